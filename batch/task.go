@@ -174,6 +174,9 @@ func (t *Task) Submit(ctx context.Context, q *queue.Queue, units distribute.Unit
 	if t.Job.ReadsStandard() {
 		return nil, outcome.Errorf(outcome.Misused, process.OneProcessReads, "sample submit")
 	}
+	if err := process.CheckCalls(&t.Job.Spec); err != nil {
+		return nil, err
+	}
 	opened, err := t.open(ctx)
 	if err != nil {
 		return nil, err

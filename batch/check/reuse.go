@@ -29,13 +29,15 @@ type reuseCheck struct {
 	namer    *reuse.Namer
 	sources  []*reuse.Output
 	distinct reuse.Distinct
+	own      bool // what comes of a request depends on the row's id
 }
 
 // newReuseCheck opens the outputs that the job copies from. An engine would settle on what a job settled on that has
 // the same settings, as far as they are given.
 func newReuseCheck(ctx context.Context, p *process.Process, opened *prepare.Opened, maxModelLen int) (*reuseCheck,
 	error) {
-	c := &reuseCheck{distinct: reuse.Distinct{Judge: reuse.Judge{Messages: p.Messages}}}
+	c := &reuseCheck{distinct: reuse.Distinct{Judge: reuse.Judge{Messages: p.Messages}},
+		own: opened.Job.Tools.Used()}
 	j, columns := opened.Job, opened.Job.ColumnsOf(opened.Reader.Schema())
 	if p.Store != "" {
 		return nil, outcome.Errorf(outcome.Misused, "`store` is for a run: what a store has is not told before; leave "+
@@ -44,6 +46,10 @@ func newReuseCheck(ctx context.Context, p *process.Process, opened *prepare.Open
 	if len(p.Reuse) == 0 {
 		c.namer = reuse.NewNamer(reuse.Basis{}, maxModelLen, columns)
 		return c, nil
+	}
+	if c.own {
+		return nil, outcome.Errorf(outcome.Misused, "`reuse` with tools: what is copied depends on the conversations, "+
+			"which only a run knows; leave it out")
 	}
 	if apart := j.Format == promptset.FormatOpenAI || slices.Contains(columns, spec.ReasoningColumn) ||
 		slices.Contains(columns, spec.ToolCallsColumn); apart {
@@ -83,7 +89,7 @@ func newReuseCheck(ctx context.Context, p *process.Process, opened *prepare.Open
 
 // add takes the next request.
 func (c *reuseCheck) add(row *promptset.Row, r *engine.Request) {
-	named := c.namer.Name(r, "", false)
+	named := c.namer.Name(r, "", c.own)
 	left := c.distinct.Add(row, &named)
 	c.Repeated += int64(r.N - len(left))
 	for _, s := range c.sources {

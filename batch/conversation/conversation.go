@@ -11,6 +11,7 @@ import (
 	"github.com/quire/quire/batch/ask"
 	"github.com/quire/quire/batch/lineage"
 	"github.com/quire/quire/batch/outcome"
+	"github.com/quire/quire/batch/reuse"
 	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/batch/tools"
 	"github.com/quire/quire/data/parameter"
@@ -22,9 +23,8 @@ import (
 
 // Tools are what conversations of a unit call.
 type Tools struct {
+	*tools.Calls
 	Settings *tools.Settings
-	Caller   *tools.Caller
-	Log      *tools.Log
 }
 
 // Conversation is a completion of a row, with the turns so far. One goroutine at a time uses it.
@@ -57,7 +57,7 @@ type call struct {
 func (t *Tools) Open(b *ask.Builder, row *promptset.Row, generation int, first *engine.Request, again bool) (
 	*Conversation, error) {
 	c := &Conversation{tools: t, row: row, generation: generation}
-	history, err := t.Log.HistoryOf(row.Index, generation)
+	history, err := t.HistoryOf(row.Index, generation)
 	if err != nil || history.Failed && again {
 		return c, err
 	}
@@ -78,7 +78,7 @@ func (t *Tools) Open(b *ask.Builder, row *promptset.Row, generation int, first *
 			if one.state = past.StateOf(k); one.state != tools.Finished {
 				continue
 			}
-			if one.answer, err = t.Caller.Judge(&one.Call, past.Answers[k]); err != nil {
+			if one.answer, err = t.Judge(&one.Call, past.Answers[k]); err != nil {
 				c.err = err
 			}
 			one.answered = true
@@ -126,7 +126,7 @@ func (c *Conversation) Take(r *completion.Result, prompt []int32) (more bool, er
 	if r.FinishReason != finishCalls || len(c.turns) >= c.tools.Settings.Turns() || len(last.calls) == 0 {
 		return false, nil
 	}
-	return true, c.tools.Log.Turn(last.calls[0].Place, r)
+	return true, c.tools.Turn(last.calls[0].Place, r)
 }
 
 // finishCalls is why a turn ended that calls tools and was not truncated.
@@ -137,7 +137,7 @@ const finishCalls = "tool_calls"
 func (c *Conversation) Call(tell func(number int, a tools.Answer, err error)) {
 	for i := range c.last().calls {
 		if one := &c.last().calls[i]; !one.answered {
-			c.tools.Caller.Submit(c.tools.Log, one.Call, one.state,
+			c.tools.Submit(one.Call, one.state,
 				func(a tools.Answer, err error) { tell(i, a, err) })
 		}
 	}
@@ -155,7 +155,7 @@ func (c *Conversation) Answer(number int, a tools.Answer) (all bool) {
 func (c *Conversation) Err() error { return c.err }
 
 // Fail notes that calls end the completion.
-func (c *Conversation) Fail() error { return c.tools.Log.Failed(c.last().calls[0].Place) }
+func (c *Conversation) Fail() error { return c.tools.Failed(c.last().calls[0].Place) }
 
 // Next returns the request of the next turn, as a row with this parent has it. first is the request of the first one.
 func (c *Conversation) Next(b *ask.Builder, first *engine.Request) (*engine.Request, error) {
@@ -180,6 +180,20 @@ func (c *Conversation) Next(b *ask.Builder, first *engine.Request) (*engine.Requ
 		return nil, fmt.Errorf("turn %d: %w", len(c.turns), err)
 	}
 	return requests[0], nil
+}
+
+// Naming is what a conversation depends on in addition to its first request, as a part of its name: what answers its
+// calls, and what its later turns are made of.
+func (t *Tools) Naming(b *ask.Builder, row *promptset.Row) string {
+	set := b.Parameters(row)
+	set.N, set.Generation, set.TopLogprobs, set.PromptLogprobs = 0, 0, 0, 0 // which the name has, or its extras
+	return "conversation " + reuse.DigestOf(struct {
+		settings tools.Settings
+		template string
+		longest  int
+		set      parameter.Set
+		messages []promptset.Message
+	}{*t.Settings.Identity(), b.Text.Template, b.MaxModelLen(), set, row.Messages})
 }
 
 // TurnID returns the id by which a turn of a row is sampled: a row with this id and the turn before as its parent has

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 
+	"github.com/quire/quire/batch/tools"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/engine"
@@ -38,6 +39,24 @@ func (c *Conversation) Result(failure error) completion.Result {
 		r.Err, r.FinishReason = failure.Error(), string(engine.FinishError)
 	}
 	return r
+}
+
+// Failing reports whether a tool failed in a completion. Another time it may give an answer.
+func Failing(r completion.Result) bool {
+	var messages []struct {
+		Role    string
+		Content json.RawMessage
+	}
+	if json.Unmarshal([]byte(r.Messages), &messages) != nil {
+		return false // there is none
+	}
+	for _, m := range messages {
+		var content string
+		if m.Role == "tool" && json.Unmarshal(m.Content, &content) == nil && tools.IsFailure(content) {
+			return true
+		}
+	}
+	return false
 }
 
 // Full returns the completion of which the next turn has no room: it is truncated after the last one.

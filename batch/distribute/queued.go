@@ -95,7 +95,7 @@ func (c *queuedJob) call(opened *prepare.Opened) {
 func (c *queuedJob) local() bool {
 	s := c.fullSpec()
 	names := append([]string{s.Output}, s.Inputs...)
-	for _, model := range append(s.Adapters.Places(), s.Model, s.Engine.DraftModel) {
+	for _, model := range append(s.Adapters.Places(), s.Model, s.Engine.DraftModel, s.Accept.Score) {
 		if model != "" && !models.OnHub(model) {
 			names = append(names, model)
 		}

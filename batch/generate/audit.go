@@ -13,6 +13,7 @@ import (
 	"github.com/quire/quire/batch/outcome"
 	"github.com/quire/quire/batch/prepare"
 	"github.com/quire/quire/batch/process"
+	"github.com/quire/quire/batch/results"
 	"github.com/quire/quire/batch/resume"
 	"github.com/quire/quire/batch/reuse"
 	"github.com/quire/quire/data/promptset"
@@ -146,10 +147,9 @@ type auditor struct {
 // auditUnit makes the unit whose rows are audited.
 func auditUnit(g *Generator, a *auditor) (*Unit, error) {
 	j, schema := g.Job, g.Opened.Reader.Schema()
-	how := collecting{results: results{columns: j.ColumnsOf(schema)}, inFlight: rowsInFlight, format: j.Format,
-		observer: g.Process.Observer, room: bytesRepeated}
+	how := collecting{inFlight: rowsInFlight, format: j.Format, observer: g.Process.Observer, room: bytesRepeated}
 	var err error
-	if how.replies, err = newReplySplitter(g.Process, j, g.Session, schema); err != nil {
+	if how.results, err = results.NewMaker(g.Process, j, g.Session, schema, j.ColumnsOf(schema)); err != nil {
 		return nil, err
 	}
 	u := &Unit{process: g.Process, reader: g.Opened.Reader, builder: g.builder, Out: newCollector(a, discardJournal{},
@@ -186,7 +186,7 @@ func (a *auditor) choose(saved *resume.Saved, rows int64, seed uint64) (chosen [
 func (a *auditor) readWanted(ctx context.Context, u *Unit, saved *resume.Saved, chosen []int64) error {
 	w := reuse.Writing{FS: saved.FS, Output: saved.Job.Output, Basis: reuse.BasisOf(saved.State.Job()),
 		Excluded: a.excluded}
-	u.reuse = &reusing{namer: reuse.NewNamer(w.Basis, u.builder.MaxModelLen(), u.Out.columns)}
+	u.reuse = &reusing{namer: reuse.NewNamer(w.Basis, u.builder.MaxModelLen(), u.Out.results.Columns)}
 	own := reuse.Own(ctx, w, func(string, ...any) {})
 	defer own.Close()
 	if err := own.AddAll(func(int) bool { return true }); err != nil {
@@ -211,7 +211,7 @@ func (a *auditor) readWanted(ctx context.Context, u *Unit, saved *resume.Saved, 
 			results := own.Find(ctx, p.names[i].Keys, generations)
 			there = there && len(results) == len(generations)
 			for _, r := range results {
-				u.Out.dress(&r, p, p.requests[i], p.names[i].Extras)
+				u.Out.results.Dress(&r, row, p.requests[i], p.names[i].Extras)
 				all = append(all, r)
 			}
 		}

@@ -82,7 +82,7 @@ func (a *auditor) auditVersions(ctx context.Context, g *Generator, u *Unit, save
 			return err
 		}
 		p := rows[c.Request]
-		got[p] = append(got[p], u.Out.resultOf(p, c))
+		got[p] = append(got[p], u.Out.results.Of(p.row, c))
 	}
 	for p, results := range got {
 		slices.SortFunc(results, func(a, b completion.Result) int { return cmp.Compare(a.Generation, b.Generation) })

@@ -9,10 +9,12 @@ import (
 	"time"
 
 	"github.com/quire/quire/batch/ask"
+	"github.com/quire/quire/batch/conversation"
 	"github.com/quire/quire/batch/journal"
 	"github.com/quire/quire/batch/lineage"
 	"github.com/quire/quire/batch/observe"
 	"github.com/quire/quire/batch/outcome"
+	"github.com/quire/quire/batch/results"
 	"github.com/quire/quire/batch/reuse"
 	"github.com/quire/quire/batch/versions"
 	"github.com/quire/quire/data/promptset"
@@ -67,7 +69,7 @@ type collector struct {
 
 // collecting describes how completions are gathered.
 type collecting struct {
-	results
+	results  results.Maker
 	inFlight int // bound of rows
 	// Rows are started up to so many from the first that is not written, as long as enough of them run: so that parts
 	// are whole soon, and no slot waits. 0 is no such bound.
@@ -155,8 +157,11 @@ func (c *collector) reach(p *pendingRow) bool {
 // mayBegin reports whether another row may be started. The caller holds the lock.
 func (c *collector) mayBegin() bool {
 	rows, busy := len(c.running)+c.waiting, len(c.running)-c.idle
-	if c.judging != nil || c.conversing != nil { // rows that wait for verdicts or tools leave slots to others
-		busy = c.waves.asked + c.turns.asked
+	switch { // rows that wait for verdicts or tools leave slots to others
+	case c.conversing != nil:
+		busy = c.turns.asked
+	case c.judging != nil:
+		busy = c.waves.asked
 	}
 	if c.window > 0 && c.lineage == nil && rows >= c.window && busy >= c.enough {
 		return false
@@ -166,9 +171,7 @@ func (c *collector) mayBegin() bool {
 
 // fail gives a row that was started one result: an error.
 func (c *collector) fail(p *pendingRow, err error) error {
-	r := completion.Result{FinishReason: string(engine.FinishError), Err: err.Error()}
-	r.ErrParam, r.ErrCode = ask.ParamOf(p.row, err)
-	r.ErrStatus = statusOf(err, r.ErrCode)
+	r := results.Failed(p.row, err)
 	r.Generation = p.row.Overrides.Values().Generation
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -178,15 +181,15 @@ func (c *collector) fail(p *pendingRow, err error) error {
 }
 
 // restore adds completions to a row that were generated before.
-func (c *collector) restore(p *pendingRow, results []completion.Result) error {
+func (c *collector) restore(p *pendingRow, before []completion.Result) error {
 	if p.judged != nil {
-		return c.restoreJudged(p, results)
+		return c.judgingOf(p).restore(before)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.repeats.restored(p, results)
-	for i := range results {
-		c.count(p, &results[i], reuse.Kept)
+	c.repeats.restored(p, before)
+	for i := range before {
+		c.count(p, &before[i], reuse.Kept)
 	}
 	if p.left > 0 {
 		return c.err
@@ -197,32 +200,42 @@ func (c *collector) restore(p *pendingRow, results []completion.Result) error {
 // add adds one completion to its row, and hands the row to the writer when it is the last one. It does the same with
 // rows that wait for the completion.
 func (c *collector) add(p *pendingRow, done *engine.Completion) error {
-	r := c.resultOf(p, done)
+	r := c.results.Of(p.row, done)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case p.judged != nil:
-		return c.addJudged(p, &r, done)
-	case p.dialogs != nil:
+	if p.dialogs != nil {
 		return p.dialogs.add(&r, done)
 	}
-	if p.ended || done.Err != nil {
-		waiting := c.repeats.drop(p, done)
-		if _, err := c.put(p, &r, done.Request, done.Err, reuse.Generated); err != nil {
-			return err
-		}
-		return c.serve(waiting, r, done)
+	return c.take(p, &r, done)
+}
+
+// take adds what the engine gave to its row. The caller holds the lock.
+func (c *collector) take(p *pendingRow, r *completion.Result, done *engine.Completion) error {
+	switch {
+	case p.judged != nil:
+		return c.judgingOf(p).add(r, done)
+	case !p.ended && done.Err == nil:
+		return c.lead(p, r, reuse.Generated)
 	}
-	first := c.repeats.led(p, done.Generation) // before its part is published
-	at, err := c.put(p, &r, done.Request, nil, reuse.Generated)
+	waiting := c.repeats.drop(p, done)
+	if _, err := c.put(p, r, done.Request, done.Err, reuse.Generated); err != nil {
+		return err
+	}
+	return c.serve(waiting, *r, done)
+}
+
+// lead adds a completion without an error to its row, and to those that wait for it. The caller holds the lock.
+func (c *collector) lead(p *pendingRow, r *completion.Result, origin uint8) error {
+	first := c.repeats.led(p, r.Generation) // before its part is published
+	at, err := c.put(p, r, nil, nil, origin)
 	if err != nil {
 		return err
 	}
-	return c.serve(c.repeats.finish(first, at, c.record), r, done)
+	return c.serve(c.repeats.finish(first, at, c.record), *r, nil)
 }
 
-// put journals a completion of a request, and counts it. A request that the engine refuses as a whole has one
-// completion, regardless of its n. The caller holds the lock.
+// put journals a completion, and counts it. A request that the engine refuses as a whole has one completion, regardless
+// of its n; otherwise the request does not matter. The caller holds the lock.
 func (c *collector) put(p *pendingRow, r *completion.Result, request *engine.Request, failed error, origin uint8) (
 	at journal.Position, err error) {
 	if p.ended || c.err != nil {
@@ -268,9 +281,9 @@ func (c *collector) serve(waiting []follower, r completion.Result, done *engine.
 		if done != nil && done.Err != nil {
 			again := *done
 			again.Request, again.Generation, failed = request, f.generation, done.Err
-			own = c.resultOf(f.row, &again)
+			own = c.results.Of(f.row.row, &again)
 		} else {
-			c.dress(&own, f.row, request, f.extras)
+			c.results.Dress(&own, f.row.row, request, f.extras)
 		}
 		if _, err := c.put(f.row, &own, request, failed, reuse.Repeated); err != nil {
 			return err
@@ -302,8 +315,8 @@ func (c *collector) count(p *pendingRow, r *completion.Result, origin uint8) {
 	if p.counted {
 		return
 	}
-	if c.versions != nil {
-		c.versions.Add(r)
+	if c.results.Versions != nil {
+		c.results.Versions.Add(r)
 	}
 	to := &c.before
 	switch origin {
@@ -374,6 +387,10 @@ func (c *collector) finish(p *pendingRow) error {
 		c.observer.Run.Restored()
 	default:
 		c.observer.Finished(p.row, p.started, p.results, failure)
+	}
+	if c.conversing != nil && p.names != nil && slices.ContainsFunc(p.results, conversation.Failing) {
+		p.names = nil // another time its tools may answer
+		c.notes.Name(p.row.Index, nil)
 	}
 	c.notes.Finish(p.row.Index, p.results, p.origin, p.source)
 	if p.origin&(reuse.Generated|reuse.Kept) != 0 { // the store may lack what a killed process had
@@ -470,20 +487,4 @@ func (c *collector) failed() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
-}
-
-// Counts returns what is done of the job so far, the part of it that this process generated, and how many rows are
-// started and not finished. Most of these wait for a slot.
-func (c *collector) Counts() (done, drawn tally.Counts, running int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.before.Plus(c.generated).Plus(c.copied), c.generated, int64(len(c.running))
-}
-
-// Copied returns the part that this process copied, and how many of its completions came from other outputs; the others
-// are equal to one of this job.
-func (c *collector) Copied() (all tally.Counts, ofOthers int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.copied, c.ofOthers
 }

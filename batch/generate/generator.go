@@ -14,6 +14,7 @@ import (
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/resume"
 	"github.com/quire/quire/batch/reuse"
+	"github.com/quire/quire/batch/reward"
 	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/batch/tools"
 	"github.com/quire/quire/batch/verdict"
@@ -146,13 +147,25 @@ func (g *Generator) judgeUnit(ctx context.Context, u *Unit) (*judging, error) {
 		return nil, nil
 	}
 	if g.judge == nil {
-		verifier, err := verdict.New(settings)
+		var costly []verdict.Verifier
+		if settings.Score != "" {
+			model, err := reward.Open(ctx, g.Process, g.Job)
+			if err != nil {
+				return nil, err
+			}
+			costly = append(costly, model)
+		}
+		verifier, err := verdict.New(settings, costly...)
 		if err != nil {
 			return nil, err
 		}
 		g.judge = verdict.NewJudge(verifier, settings.AtOnce())
 	}
-	return &judging{settings: settings, judge: g.judge, slots: g.Session.Slots(), told: g.tellUnit(ctx, u)}, nil
+	slots := g.Session.Slots()
+	if _, impure := g.Job.Tools.Impure(); impure { // no call is made for a completion that a row may not need
+		slots = 0
+	}
+	return &judging{settings: settings, judge: g.judge, slots: slots, told: g.tellUnit(ctx, u)}, nil
 }
 
 // tellUnit returns what tells a unit's listener of what came from elsewhere than the engine, or of an error of the

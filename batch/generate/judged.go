@@ -17,9 +17,6 @@ type judging struct {
 	told     func(error) // is called after each verdict, with the error of the writer or the journal
 }
 
-// external reports whether verdicts cost so much that completions are kept while they wait for one.
-func (j *judging) external() bool { return j.settings.Command != "" }
-
 // judgeRow has the completions of a started row judged: at most most of them, from generation first on.
 func (c *collector) judgeRow(p *pendingRow, first, most int) {
 	c.mu.Lock()
@@ -30,34 +27,45 @@ func (c *collector) judgeRow(p *pendingRow, first, most int) {
 	c.waves.begin(p)
 }
 
-// restoreJudged adds completions to a row that were generated before. Those without a verdict are judged now, unless
+// rowJudging is a row whose completions are judged.
+type rowJudging struct {
+	c *collector
+	p *pendingRow
+	*judgedRow
+}
+
+// judgingOf returns what judges the completions of a row.
+func (c *collector) judgingOf(p *pendingRow) rowJudging { return rowJudging{c, p, p.judged} }
+
+// restore adds completions to a row that were generated before. Those without a verdict are judged now, unless
 // the row is decided without them: then an earlier process may have had them judged in vain, and kept no verdict.
-func (c *collector) restoreJudged(p *pendingRow, results []completion.Result) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (j rowJudging) restore(results []completion.Result) error {
+	j.c.mu.Lock()
+	defer j.c.mu.Unlock()
 	for i := range results {
 		if !lacksVerdict(&results[i]) {
-			p.judged.insert(&results[i], false)
+			j.insert(&results[i], false)
 		}
 	}
-	if p.judged.rule.Decided(p.judged.prefix()) == 0 {
+	if j.rule.Decided(j.prefix()) == 0 {
 		for i := range results {
 			if lacksVerdict(&results[i]) {
-				c.submit(p, &results[i], false)
+				j.submit(&results[i], false)
 			}
 		}
 	}
-	return c.advance(p)
+	return j.advance()
 }
 
-// addJudged adds a completion to a row, which is judged first unless it has an error. The caller holds the lock.
-func (c *collector) addJudged(p *pendingRow, r *completion.Result, done *engine.Completion) error {
+// add adds a completion to a row, which is judged first unless it has an error. The caller holds the collector's lock.
+func (j rowJudging) add(r *completion.Result, done *engine.Completion) error {
+	c, p := j.c, j.p
 	whole := ask.Refused(done.Err)
 	first, n := done.Generation, 1
 	if whole {
 		first, n = done.Request.FirstGeneration, done.Request.N
 	}
-	c.waves.given(p.judged, first, n)
+	c.waves.given(j.judgedRow, first, n)
 	c.room.Broadcast()
 	if p.ended || c.err != nil {
 		return unlessEnded(c.err)
@@ -71,37 +79,54 @@ func (c *collector) addJudged(p *pendingRow, r *completion.Result, done *engine.
 		return err
 	case whole: // each completion of the prompt has the error
 		for range n {
-			p.judged.insert(r, true)
+			j.insert(r, true)
 			r.Generation++
 		}
-		return c.advance(p)
+		return j.advance()
 	}
-	if r.Err != "" || c.judging.external() {
-		if _, err := c.append(p, r); err != nil {
+	return j.addWhole(r)
+}
+
+// addWhole has a completion judged that was generated, unless it has an error. The caller holds the collector's lock.
+func (j rowJudging) addWhole(r *completion.Result) error {
+	if r.Err != "" || j.c.judging.settings.Costs() {
+		if _, err := j.c.append(j.p, r); err != nil {
 			return err
 		}
 	}
 	if r.Err == "" {
-		c.submit(p, r, true)
+		j.submit(r, true)
 		return nil
 	}
-	p.judged.insert(r, true)
-	return c.advance(p)
+	j.insert(r, true)
+	return j.advance()
 }
 
-// submit has a completion judged by other goroutines. The caller holds the lock.
-func (c *collector) submit(p *pendingRow, r *completion.Result, drawn bool) {
-	p.judged.waiting[r.Generation] = true
-	result := *r
-	c.judging.judge.Submit(&verdict.Completion{Row: p.row, Generation: r.Generation, Text: r.Text},
-		func(v verdict.Verdict, err error) { c.judging.told(c.tell(p, &result, drawn, v, err)) })
+// asks takes the generations that a row asks for next.
+func (c *collector) asks(p *pendingRow) []int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p.ended {
+		return nil
+	}
+	return c.waves.ask(p.judged)
+}
+
+// submit has a completion judged by other goroutines. The caller holds the collector's lock.
+func (j rowJudging) submit(r *completion.Result, drawn bool) {
+	j.waiting[r.Generation] = true
+	result, judging := *r, j.c.judging
+	judging.judge.Submit(&verdict.Completion{Row: j.p.row, Generation: r.Generation, Text: r.Text,
+		Messages: r.Messages},
+		func(v verdict.Verdict, err error) { judging.told(j.tell(&result, drawn, v, err)) })
 }
 
 // tell takes the verdict on a completion. The error is the writer's or the journal's.
-func (c *collector) tell(p *pendingRow, r *completion.Result, drawn bool, v verdict.Verdict, failure error) error {
+func (j rowJudging) tell(r *completion.Result, drawn bool, v verdict.Verdict, failure error) error {
+	c, p := j.c, j.p
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(p.judged.waiting, r.Generation)
+	delete(j.waiting, r.Generation)
 	if p.ended || c.err != nil {
 		return unlessEnded(c.err)
 	}
@@ -121,18 +146,19 @@ func (c *collector) tell(p *pendingRow, r *completion.Result, drawn bool, v verd
 	if _, err := c.append(p, r); err != nil {
 		return err
 	}
-	p.judged.insert(r, drawn)
-	return c.advance(p)
+	j.insert(r, drawn)
+	return j.advance()
 }
 
-// advance finishes a row that is decided, and queues one that needs more completions. The caller holds the lock.
-func (c *collector) advance(p *pendingRow) error {
-	j := p.judged
+// advance finishes a row that is decided, and queues one that needs more completions. The caller holds the collector's
+// lock.
+func (j rowJudging) advance() error {
+	c, p := j.c, j.p
 	prefix := j.prefix()
 	decided := j.rule.Decided(prefix)
 	if decided == 0 {
-		c.waves.weigh(j)
-		c.waves.keep(j, len(prefix))
+		c.waves.weigh(j.judgedRow)
+		c.waves.keep(j.judgedRow, len(prefix))
 		if c.waves.queue(p) {
 			c.room.Broadcast()
 		}
@@ -140,7 +166,7 @@ func (c *collector) advance(p *pendingRow) error {
 	}
 	results := prefix[:decided]
 	j.rule.Conclude(results)
-	c.waves.keep(j, decided)
+	c.waves.keep(j.judgedRow, decided)
 	c.waves.vain += len(j.known) - decided + len(j.asked) + len(j.waiting)
 	p.left = decided
 	for i := range results {
@@ -151,17 +177,6 @@ func (c *collector) advance(p *pendingRow) error {
 		c.count(p, &results[i], origin)
 	}
 	return c.finish(p)
-}
-
-// wantsMore returns a row that was started and wants more completions or turns, nil if there is none now. With nothing
-// else to start, it may be one that only might need them. later reports whether rows may want more, now or later.
-func (c *collector) wantsMore(othersLeft bool) (p *pendingRow, later bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if p = c.turns.next(); p == nil {
-		p = c.waves.next(othersLeft)
-	}
-	return p, len(c.waves.running) > 0 || c.turns.rows > 0
 }
 
 // severalPrompts is what is wrong with a row of several prompts in a job whose verdicts end rows.

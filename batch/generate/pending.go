@@ -7,6 +7,7 @@ import (
 	"github.com/quire/quire/batch/reuse"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
+	"github.com/quire/quire/data/tally"
 	"github.com/quire/quire/engine"
 )
 
@@ -78,4 +79,20 @@ func (c *collector) partialRows() (rows int64) {
 		}
 	}
 	return rows
+}
+
+// Counts returns what is done of the job so far, the part of it that this process generated, and how many rows are
+// started and not finished. Most of these wait for a slot.
+func (c *collector) Counts() (done, drawn tally.Counts, running int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.before.Plus(c.generated).Plus(c.copied), c.generated, int64(len(c.running))
+}
+
+// Copied returns the part that this process copied, and how many of its completions came from other outputs; the others
+// are equal to one of this job.
+func (c *collector) Copied() (all tally.Counts, ofOthers int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.copied, c.ofOthers
 }

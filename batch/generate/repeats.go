@@ -110,12 +110,19 @@ func (s *repeats) drop(p *pendingRow, done *engine.Completion) (waiting []follow
 		to = from + done.Request.N
 	}
 	for g := from; g < to; g++ {
-		if first := s.led(p, g); first != nil {
-			delete(s.known, first.name)
-			waiting = append(waiting, first.followers...)
-		}
+		waiting = append(waiting, s.forget(p, g)...)
 	}
 	return waiting
+}
+
+// forget removes a completion that others may wait for, and returns these.
+func (s *repeats) forget(p *pendingRow, generation int) []follower {
+	first := s.led(p, generation)
+	if first == nil {
+		return nil
+	}
+	delete(s.known, first.name)
+	return first.followers
 }
 
 // led returns the completion under way that others may wait for, if this is it.

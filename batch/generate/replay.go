@@ -173,7 +173,7 @@ func (u *Unit) keep(r *replayed, done *engine.Completion) error {
 		return u.Out.add(r.row, done)
 	}
 	c := u.Out
-	result := c.resultOf(r.row, done)
+	result := c.results.Of(r.row.row, done)
 	c.mu.Lock()
 	at, err := c.append(r.row, &result)
 	c.mu.Unlock()

@@ -96,7 +96,7 @@ func (g *Generator) report(u *Unit, started time.Time, interrupted bool) *Report
 		report.RowsUnfinished, report.RowsInPart = u.Saved.Rows-done.Rows, u.partialRows()
 	}
 	if g.watcher != nil {
-		report.Weights = &watch.Report{Taken: g.watcher.Taken(), Versions: u.Out.versions}
+		report.Weights = &watch.Report{Taken: g.watcher.Taken(), Versions: u.Out.results.Versions}
 	}
 	report.RowsGreedy, report.RowsRepeated = g.equals.Greedy, g.equals.Repeated
 	report.Restarts, report.Errors, report.Interrupted = g.restarts, u.Out.errors, interrupted

@@ -28,8 +28,8 @@ func (u *Unit) openReuse(ctx context.Context, g *Generator, how *collecting) (n 
 	job := saved.State.Job()
 	w := reuse.Writing{FS: saved.FS, Output: saved.Job.Output, Format: saved.Job.Format, Parts: saved.Parts,
 		Basis: reuse.BasisOf(job), Excluded: saved.Job.ExcludedColumns(), Sources: p.Reuse}
-	r := &reusing{namer: reuse.NewNamer(w.Basis, g.Session.Plan().MaxModelLen, how.columns), amended: saved.Amended(),
-		own: reuse.Own(ctx, w, p.Printf)}
+	r := &reusing{namer: reuse.NewNamer(w.Basis, g.Session.Plan().MaxModelLen, how.results.Columns),
+		amended: saved.Amended(), own: reuse.Own(ctx, w, p.Printf)}
 	r.sources = append(r.sources, r.own)
 	for _, place := range p.Reuse {
 		source, err := reuse.OpenOutput(ctx, saved.FS, place, w.Basis, w.Excluded, p.Printf)
@@ -91,7 +91,10 @@ func (u *Unit) name(p *pendingRow, old bool) {
 		return
 	}
 	for _, request := range p.requests {
-		form, own := u.Out.replies.naming(p.row, request)
+		form, own := u.Out.results.Naming(p.row, request)
+		if c := u.Out.conversing; c != nil {
+			form, own = form+c.Naming(u.builder, p.row), true
+		}
 		p.names = append(p.names, u.reuse.namer.Name(request, form, own))
 	}
 	u.Out.notes.Name(p.row.Index, p.names)
@@ -207,16 +210,11 @@ func (c *collector) copy(p *pendingRow, r *completion.Result, origin, source uin
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := p.named(r.Generation)
-	c.dress(r, p, p.requestOf(r.Generation), k.Extras)
+	c.results.Dress(r, p.row, p.requestOf(r.Generation), k.Extras)
 	if origin == reuse.Copied {
 		p.source = source
 	}
-	first := c.repeats.led(p, r.Generation)
-	at, err := c.put(p, r, p.requestOf(r.Generation), nil, origin)
-	if err != nil {
-		return err
-	}
-	return c.serve(c.repeats.finish(first, at, c.record), *r, nil)
+	return c.lead(p, r, origin)
 }
 
 // toGenerate returns a row if completions of it are to be generated.

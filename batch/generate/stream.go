@@ -11,6 +11,7 @@ import (
 	"github.com/quire/quire/batch/outcome"
 	"github.com/quire/quire/batch/prepare"
 	"github.com/quire/quire/batch/process"
+	"github.com/quire/quire/batch/results"
 	"github.com/quire/quire/batch/reuse"
 	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/batch/versions"
@@ -156,13 +157,12 @@ func (g *Generator) beginStream(ctx context.Context, in *streamed) (*Unit, *prom
 	if err != nil {
 		return nil, nil, err
 	}
-	how := collecting{results: results{columns: shape.Requested, encoded: finisherOf(j, &g.Session.Text)},
-		inFlight: rowsInFlight, format: j.Format, observer: p.Observer, room: bytesRepeated}
-	if g.watcher != nil {
-		how.versions, how.underWay = completion.Versions{}, versions.NewLog()
-	}
-	if how.replies, err = newReplySplitter(p, j, g.Session, in.schema); err != nil {
+	how := collecting{inFlight: rowsInFlight, format: j.Format, observer: p.Observer, room: bytesRepeated}
+	if how.results, err = results.NewMaker(p, j, g.Session, in.schema, shape.Requested); err != nil {
 		return nil, nil, err
+	}
+	if g.watcher != nil {
+		how.results.Versions, how.underWay = completion.Versions{}, versions.NewLog()
 	}
 	u := &Unit{process: p, reader: in.err, builder: g.builder, Rows: newRowQueue(in.rows(ctx), nil),
 		Listener: &onlyUnit{progress: p.Progress, active: &g.Active}}

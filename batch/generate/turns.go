@@ -9,6 +9,7 @@ import (
 	"github.com/quire/quire/batch/ask"
 	"github.com/quire/quire/batch/conversation"
 	"github.com/quire/quire/batch/reuse"
+	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/batch/tools"
 	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/engine"
@@ -17,6 +18,7 @@ import (
 // conversing describes how completions of a unit call tools.
 type conversing struct {
 	*conversation.Tools
+	pure bool        // equal conversations have equal results
 	told func(error) // is called after each answer of a tool, with the error of the writer, the journal or the log
 }
 
@@ -59,33 +61,53 @@ func (s *dialogs) inOrder() (all []*dialog) {
 	return all
 }
 
-// converse takes up the completions that a row lacks. Calls that an earlier process left without an answer are made. An
+// converse takes up a row that lacks completions. Which of a row whose verdicts end it are started is decided later. An
 // error means that nothing more can be started.
 func (u *Unit) converse(p *pendingRow) error {
-	c, s := u.Out, &dialogs{u.Out, p, map[int]*dialog{}}
+	c := u.Out
+	c.mu.Lock()
+	if p.ended { // by the verdict on a completion from before
+		c.mu.Unlock()
+		return nil
+	}
+	p.dialogs = &dialogs{c, p, map[int]*dialog{}}
+	c.turns.rows++
+	var lacks []int
 	for _, request := range p.requests {
-		for g := request.FirstGeneration; g < request.FirstGeneration+request.N; g++ {
-			if p.has(g) {
-				continue
+		for g := request.FirstGeneration; p.judged == nil && g < request.FirstGeneration+request.N; g++ {
+			if !p.has(g) && !p.follows[g] {
+				lacks = append(lacks, g)
 			}
-			d, err := c.conversing.Open(u.builder, p.row, g, request, u.retriesErrors())
-			if err != nil {
-				return err
-			}
-			s.all[g] = &dialog{Conversation: d}
 		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	p.dialogs = s
-	c.turns.rows++
-	for _, d := range s.inOrder() {
+	c.mu.Unlock()
+	return u.openDialogs(p, lacks)
+}
+
+// openDialogs starts completions of a row. Calls that an earlier process left without an answer are made.
+func (u *Unit) openDialogs(p *pendingRow, generations []int) error {
+	var opened []*dialog
+	var failed error
+	for _, g := range generations {
+		d, err := u.Out.conversing.Open(u.builder, p.row, g, p.requestOf(g), u.retriesErrors())
+		opened, failed = append(opened, &dialog{Conversation: d}), errors.Join(failed, err)
+	}
+	u.Out.mu.Lock()
+	defer u.Out.mu.Unlock()
+	if failed != nil && !p.ended { // of a row that has ended by verdicts the log may have nothing any more
+		return failed
+	}
+	for _, d := range opened {
+		if p.ended {
+			return nil
+		}
+		p.dialogs.all[d.Generation()] = d
 		if failure := d.Err(); failure != nil {
-			if err := s.end(d, d.Result(failure), failure); err != nil {
+			if err := p.dialogs.end(d, d.Result(failure), failure); err != nil {
 				return err
 			}
 		} else if d.Calls() {
-			s.call(d)
+			p.dialogs.call(d)
 		}
 	}
 	return nil
@@ -94,6 +116,12 @@ func (u *Unit) converse(p *pendingRow) error {
 // turnRequests returns the requests of the turns that a row wants.
 func (u *Unit) turnRequests(p *pendingRow) (all []*engine.Request) {
 	c := u.Out
+	if p.judged != nil {
+		if err := u.openDialogs(p, c.asks(p)); err != nil {
+			c.end(err)
+			return nil
+		}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if p.ended {
@@ -132,8 +160,7 @@ func (s *dialogs) add(r *completion.Result, done *engine.Completion) error {
 	switch {
 	case done.Err != nil && d.IsNew():
 		d.turn = turnsEnded
-		_, err := c.put(s.p, r, done.Request, done.Err, reuse.Generated)
-		return err
+		return c.take(s.p, r, done)
 	case errors.Is(done.Err, engine.ErrPromptTooLong):
 		return s.end(d, d.Full(), nil)
 	case done.Err != nil:
@@ -192,13 +219,27 @@ func (s *dialogs) answer(d *dialog, number int, a tools.Answer, failure error) e
 
 // end takes a completion that is whole, or has an error. The caller holds the collector's lock.
 func (s *dialogs) end(d *dialog, r completion.Result, failure error) error {
+	c := s.c
 	d.turn = turnsEnded
 	if s.p.failed == nil {
 		s.p.failed = failure
 	}
-	defer s.c.room.Broadcast()
-	_, err := s.c.put(s.p, &r, s.p.requestOf(r.Generation), nil, reuse.Generated)
-	return err
+	if !slices.Contains(c.results.Columns, spec.ToolCallsColumn) {
+		r.ToolCalls = "" // a completion that is read back has none
+	}
+	defer c.room.Broadcast()
+	switch {
+	case s.p.judged != nil:
+		c.waves.given(s.p.judged, r.Generation, 1)
+		return c.judgingOf(s.p).addWhole(&r)
+	case r.Err == "":
+		return c.lead(s.p, &r, reuse.Generated)
+	}
+	waiting := c.repeats.forget(s.p, r.Generation)
+	if _, err := c.put(s.p, &r, nil, nil, reuse.Generated); err != nil {
+		return err
+	}
+	return c.serve(waiting, r, nil)
 }
 
 // next takes a row with a turn that the engine can be asked for; nil if there is none.
@@ -249,7 +290,9 @@ func converseUnit(ctx context.Context, g *Generator, u *Unit, log *tools.Log) (*
 		g.caller = caller
 	}
 	tell := g.tellUnit(ctx, u)
-	return &conversing{&conversation.Tools{Settings: settings, Caller: g.caller, Log: log}, func(err error) {
+	calls := &conversation.Tools{Calls: g.caller.Begin(log), Settings: settings}
+	_, impure := settings.Impure()
+	return &conversing{calls, !impure, func(err error) {
 		if u.Out.failed() != errEnded { // the last calls of an interrupted run may end after it has reported
 			tell(err)
 		}

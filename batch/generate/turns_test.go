@@ -10,6 +10,7 @@ import (
 
 	"github.com/quire/quire/batch/ask"
 	"github.com/quire/quire/batch/process"
+	"github.com/quire/quire/batch/results"
 	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/batch/tools"
 	"github.com/quire/quire/data/parameter"
@@ -78,7 +79,7 @@ func talkingRun(t testing.TB, rows, slots int, token, takes time.Duration) (busy
 		}, nil), Listener: &onlyUnit{progress: p.Progress, active: &g.Active}}
 	written := newWrittenRows()
 	how := collecting{inFlight: rowsInFlight, window: 2 * 16384, enough: 2 * slots, observer: p.Observer}
-	if how.replies, err = newReplySplitter(p, job, session, nil); err != nil {
+	if how.results, err = results.NewMaker(p, job, session, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	if how.conversing, err = converseUnit(t.Context(), g, u, nil); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/quire/quire/batch/conversation"
 	"github.com/quire/quire/batch/outcome"
 	"github.com/quire/quire/batch/process"
+	"github.com/quire/quire/batch/results"
 	"github.com/quire/quire/batch/resume"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
@@ -51,16 +52,14 @@ func (g *Generator) OpenUnit(ctx context.Context, saved *resume.Saved, opened fu
 		opened()
 	}
 	saved.Observer = p.Observer
-	how := collecting{
-		results:  results{columns: j.ColumnsOf(reader.Schema()), encoded: finisherOf(j, &g.Session.Text)},
-		inFlight: rowsInFlight, window: 2 * int(min(saved.Parts.PartRows, rowsInFlight)),
+	how := collecting{inFlight: rowsInFlight, window: 2 * int(min(saved.Parts.PartRows, rowsInFlight)),
 		enough: 2 * g.Session.Slots(), format: j.Format, observer: p.Observer}
-	if g.watcher != nil {
-		how.versions, how.underWay = completion.Versions{}, saved.Versions
-	}
 	var err error
-	if how.replies, err = newReplySplitter(p, j, g.Session, reader.Schema()); err != nil {
+	if how.results, err = results.NewMaker(p, j, g.Session, reader.Schema(), j.ColumnsOf(reader.Schema())); err != nil {
 		return nil, err
+	}
+	if g.watcher != nil {
+		how.results.Versions, how.underWay = completion.Versions{}, saved.Versions
 	}
 	u := &Unit{process: p, reader: reader, Saved: saved, builder: g.builder,
 		stale: resume.StaleResults{Saved: saved, Reader: reader}}
@@ -160,7 +159,7 @@ func (u *Unit) resume(ctx context.Context, othersLeft bool) (p *pendingRow, more
 	if ctx.Err() != nil || u.Out.failed() != nil {
 		return nil, false, nil
 	}
-	p, later := u.Out.wantsMore(othersLeft)
+	p, later := u.wantsMore(othersLeft)
 	return p, p != nil || !othersLeft && (later || u.lineage != nil && u.lineage.Waiting()), nil
 }
 
@@ -185,6 +184,18 @@ func (u *Unit) mayResume() bool {
 		return true
 	}
 	return (u.lineage == nil || !u.lineage.Waiting()) && len(o.waves.running) == 0 && o.turns.rows == 0
+}
+
+// wantsMore returns a row that was started and wants more completions or turns, nil if there is none now. With nothing
+// else to start, it may be one that only might need them. later reports whether rows may want more, now or later.
+func (u *Unit) wantsMore(othersLeft bool) (p *pendingRow, later bool) {
+	c := u.Out
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p = c.turns.next(); p == nil {
+		p = c.waves.next(othersLeft)
+	}
+	return p, len(c.waves.running) > 0 || c.turns.rows > 0
 }
 
 // unreadable ends the collector by an error that is not its own, nor reports that the run was ended.
@@ -293,8 +304,10 @@ func (u *Unit) launch(ctx context.Context, p *pendingRow) (*pendingRow, error) {
 		}
 		if err == nil {
 			u.Out.give(p, requests)
-			// Names know nothing of vectors, versions of weights and tools, and what is judged may be left out.
-			if o := u.Out; o.encoded == nil && o.versions == nil && o.judging == nil && o.conversing == nil {
+			// Names know nothing of vectors, versions of weights and what tools do, and what is judged may be left out.
+			o := u.Out
+			if !o.results.Encodes() && o.results.Versions == nil && o.judging == nil &&
+				(o.conversing == nil || o.conversing.pure) {
 				u.name(p, p.old)
 			}
 		}
@@ -307,13 +320,10 @@ func (u *Unit) launch(ctx context.Context, p *pendingRow) (*pendingRow, error) {
 	if whole {
 		return nil, nil
 	}
-	if u.Out.conversing != nil {
-		if err := u.converse(p); err != nil {
-			return nil, u.unreadable(ctx, err)
-		}
-		return p, nil
-	}
 	p, err := u.fill(ctx, p)
+	if err == nil && p != nil && u.Out.conversing != nil {
+		err = u.converse(p)
+	}
 	if err != nil {
 		return nil, u.unreadable(ctx, err)
 	}
@@ -339,8 +349,14 @@ func (u *Unit) StopReading() {
 	u.reuse.close()
 }
 
-// EndCollecting lets nothing be written any more, also not when verdicts come that are waited for.
-func (u *Unit) EndCollecting() { u.Out.end(errEnded) }
+// EndCollecting lets nothing be written any more, also not when verdicts come that are waited for. Calls of tools that
+// may not be made again end before it returns, and are in the log.
+func (u *Unit) EndCollecting() {
+	u.Out.end(errEnded)
+	if u.Out.conversing != nil {
+		u.Out.conversing.Close()
+	}
+}
 
 // errEnded reports that a unit has ended.
 var errEnded = errors.New("the unit has ended")

@@ -252,7 +252,7 @@ func TestVerdictsOfDecidedRowsAreNotAskedFor(t *testing.T) {
 				t.Fatal(err)
 			}
 			col.judgeRow(p, 0, 3)
-			if err := col.restoreJudged(p, []completion.Result{{Generation: 0, Judgment: c.first, Verdict: "v"},
+			if err := col.judgingOf(p).restore([]completion.Result{{Generation: 0, Judgment: c.first, Verdict: "v"},
 				{Generation: 1}}); err != nil {
 				t.Fatal(err)
 			}

@@ -45,6 +45,9 @@ func (w *waves) end(p *pendingRow) {
 		return
 	}
 	delete(w.running, p)
+	if p.dialogs != nil { // nobody asks for more of their turns
+		w.asked -= len(p.judged.asked)
+	}
 	w.risk -= p.judged.risk
 	w.ahead -= p.judged.ahead
 	w.verdicts += len(p.judged.known)
@@ -178,7 +181,10 @@ func (w *waves) given(j *judgedRow, first, n int) {
 func (w *waves) askAgain() {
 	w.asked = 0
 	for p := range w.running {
-		clear(p.judged.asked)
+		if p.dialogs == nil {
+			clear(p.judged.asked)
+		}
+		w.asked += len(p.judged.asked)
 	}
 }
 

@@ -125,6 +125,15 @@ func WithModel(ctx context.Context, j *spec.Job, p *process.Process, model proce
 		return nil, err
 	}
 	p.ReportDefaults(j)
+	if j.Accept.Score != "" {
+		_, _, reward, err := Reward(ctx, p, j)
+		if err != nil {
+			return nil, err
+		}
+		next := *j
+		next.Accept.ScoreModel = reward.Fingerprint
+		j = &next
+	}
 	if len(model.Adapters) > 0 {
 		next := *j
 		next.AdapterDigests = model.Adapters

@@ -204,6 +204,8 @@ func (p *Process) validate(s *spec.Spec) error {
 	case s.Tools.Used() && p.Several():
 		return setting.Errorf("`tools-from` and `tool-command` may not come with `num-processes`: give `dp` or " +
 			"`shard` for more devices")
+	case s.Accept.Score != "" && p.Several():
+		return setting.Errorf("`accept-score` may not come with `num-processes`: give `dp` or `shard` for more devices")
 	case s.Watch != "" && p.Several():
 		return setting.Errorf("`watch` may not come with `num-processes`: give `dp` or `shard` for more devices")
 	case prefixes && s.Engine.NoPrefixCache:
@@ -251,15 +253,16 @@ func (p *Process) validateReuse(s *spec.Spec) error {
 				storage.Redact(place))
 		}
 	}
+	impure, calls := s.Tools.Impure()
 	switch given := len(p.Reuse) > 0 || p.Store != ""; {
 	case !given:
 	case s.Encodes():
 		return setting.Errorf("`reuse` and `store` are for completions, and a job with `task` %s has none", s.Task)
 	case s.Accept.Judges():
 		return setting.Errorf("`reuse` and `store` may not come with verdicts: copied completions would not be judged")
-	case s.Tools.Used():
-		return setting.Errorf("`reuse` and `store` may not come with `tools-from` and `tool-command`: what a tool " +
-			"answers is not known before it is called")
+	case calls:
+		return setting.Errorf("`reuse` and `store` come with tools only if all are declared pure, and %s is not: a "+
+			"copied conversation makes no calls, and its answers may be old", impure)
 	case s.Watch != "":
 		return setting.Errorf("`reuse` and `store` may not come with `watch`: completions of other weights are not " +
 			"copied")
@@ -312,6 +315,17 @@ func (p *Process) validateChanges(s *spec.Spec) error {
 	return nil
 }
 
+// CheckCalls refuses calls of tools that workers could make twice. Their logs are in a local output, where the next
+// worker of a unit continues them under its lock; those of an output in an object store are on their own machines.
+func CheckCalls(s *spec.Spec) error {
+	if name, once := s.Tools.Once(); once && storage.IsRemote(s.Output) {
+		return outcome.Errorf(outcome.Misused, "the `output` is in an object store, and the calls of %s may be made "+
+			"once: a worker that takes over the rows of another one does not know its calls. Declare all tools "+
+			"idempotent, or give a local `output`, or one process or `shard`", name)
+	}
+	return nil
+}
+
 // RequireWhole refuses what only one process can do: changes of a job, and a job of rows from standard input.
 func (p *Process) RequireWhole(s *spec.Spec, what setting.Name) error {
 	switch {
@@ -323,9 +337,6 @@ func (p *Process) RequireWhole(s *spec.Spec, what setting.Name) error {
 	case len(p.Reuse) > 0 || p.Store != "":
 		return outcome.Errorf(outcome.Misused, "`reuse` and `store` may not come with %s, which know nothing of the "+
 			"places: give them to one process, or to each `shard`", what)
-	case s.Tools.Used():
-		return outcome.Errorf(outcome.Misused, "`tools-from` and `tool-command` may not come with %s, which may give "+
-			"the rows of one worker to another that does not know its calls: give `shard`", what)
 	case s.Watch != "":
 		return outcome.Errorf(outcome.Misused, "`watch` may not come with %s: give `dp` or `shard` for more devices",
 			what)
@@ -333,5 +344,5 @@ func (p *Process) RequireWhole(s *spec.Spec, what setting.Name) error {
 		return outcome.Errorf(outcome.Misused,
 			"`retry-errors` may not come with %s: change the job with one process first", what)
 	}
-	return nil
+	return CheckCalls(s)
 }

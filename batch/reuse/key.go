@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"hash/crc32"
@@ -197,6 +198,12 @@ func keyed(s sampling.Settings) sampling.Settings {
 		s.Temperature = 0
 	}
 	return s
+}
+
+// DigestOf returns a digest of a value that has no interfaces, functions and channels, as text.
+func DigestOf[T any](value T) string {
+	sum := sha256.Sum256(appendValue(nil, reflect.ValueOf(value)))
+	return hex.EncodeToString(sum[:])
 }
 
 func appendText(b []byte, s string) []byte {

@@ -51,8 +51,8 @@ func newJudgedCounts(out *Output) *judgedCounts {
 	return c
 }
 
-func (c *judgedCounts) row(completions []promptset.Result) {
-	var row judgedRow
+// verdictsOf counts the verdicts on the completions of a row.
+func verdictsOf(completions []promptset.Result) (row judgedRow) {
 	for i := range completions {
 		if completions[i].Judgment == completion.Unjudged {
 			continue
@@ -65,6 +65,11 @@ func (c *judgedCounts) row(completions []promptset.Result) {
 			}
 		}
 	}
+	return row
+}
+
+func (c *judgedCounts) row(completions []promptset.Result) {
+	row := verdictsOf(completions)
 	if row.of == 0 {
 		return
 	}

@@ -26,6 +26,19 @@ func (r *Row) Failed() bool {
 	return slices.ContainsFunc(r.Completions, func(c promptset.Result) bool { return c.Err != "" })
 }
 
+// Accepted reports how many of the completions with a verdict are accepted: "all", "some" or "none"; "" without any.
+func (r *Row) Accepted() string {
+	switch row := verdictsOf(r.Completions); {
+	case row.of == 0:
+		return ""
+	case row.accepted == 0:
+		return "none"
+	case row.accepted == row.of:
+		return "all"
+	}
+	return "some"
+}
+
 // last is the generation of the last completion.
 func (r *Row) last() int { return r.Completions[len(r.Completions)-1].Generation }
 

@@ -144,7 +144,8 @@ func (s *Spec) EngineConfig() engine.Config {
 // outputs. Storage has them from then on.
 func (s *Spec) HideURLParameters() (err error) {
 	s.Inputs = slices.Clone(s.Inputs)
-	names := []*string{&s.Model, &s.Output, &s.Engine.DraftModel, &s.Watch, &s.Adapters.Merged}
+	names := []*string{&s.Model, &s.Output, &s.Engine.DraftModel, &s.Watch, &s.Adapters.Merged,
+		&s.Accept.Score}
 	for i := range s.Inputs {
 		names = append(names, &s.Inputs[i])
 	}

@@ -158,6 +158,7 @@ func checkNotGenerating(s *Spec) error {
 		{"accept-schema", "is for generated text", s.Accept.Schema != ""},
 		{"accept-equals", "is for generated text", s.Accept.Equals != ""},
 		{"accept-command", "is for generated text", s.Accept.Command != ""},
+		{"accept-score", "is for generated text", s.Accept.Score != ""},
 		{"until-majority", "is for generated text", s.Accept.Majority > 0},
 		{"tools-from", "is for generated text", s.Tools.Registry != ""},
 		{"tool-command", "is for generated text", s.Tools.Command != ""},

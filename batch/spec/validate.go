@@ -72,14 +72,18 @@ func (s *Spec) checkAccept() error {
 	for _, name := range completion.JudgedColumns() {
 		if slices.Contains(s.Columns, name) {
 			return Invalid("columns", "is %s, which the output has if and only if completions are judged: leave it "+
-				"out, and give `accept-regex`, `accept-schema`, `accept-equals` or `accept-command`", name)
+				"out, and give `accept-regex`, `accept-schema`, `accept-equals`, `accept-command` or "+
+				"`accept-score`", name)
 		}
 	}
 	switch {
 	case s.Accept.Judges() && s.Format == promptset.FormatOpenAI:
 		return Invalid("format", "is openai, whose lines have no columns for verdicts: give `format` parquet or "+
-			"jsonl, or leave `accept-regex`, `accept-schema`, `accept-equals`, `accept-command` and `until-majority` "+
-			"out")
+			"jsonl, or leave `accept-regex`, `accept-schema`, `accept-equals`, `accept-command`, `accept-score` and "+
+			"`until-majority` out")
+	case s.Accept.Score != "" && s.Tools.Used():
+		return Invalid("accept-score", "may not come with `tools-from` and `tool-command`: the verifier's model reads "+
+			"a prompt and a completion")
 	case s.Accept.Until > max(0, s.Sampling.N): // a negative n is refused by its name
 		return Invalid("until", "is %d, and `max-n` is %d, so that no row can have as many: give a larger `max-n`",
 			s.Accept.Until, s.Sampling.N)
@@ -110,9 +114,6 @@ func (s *Spec) checkTools() error {
 	case s.Watch != "":
 		return Invalid("watch", "may not come with `tools-from` and `tool-command`: the turns of a completion are of "+
 			"one version of the weights")
-	case s.Accept.Judges():
-		return Invalid("tools-from", "and `tool-command` may not come with verdicts: completions that call tools are "+
-			"not judged")
 	}
 	registry, err := tools.ParseRegistry(s.Tools.Registry)
 	if err == nil && s.Sampling.Tools == "" {

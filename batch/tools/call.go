@@ -70,8 +70,14 @@ func contentOf(answer []byte) (string, error) {
 // failed begins the answer of a tool that failed.
 const failed = "Error: "
 
+// failedTool begins the answer of a tool that failed and that there is.
+const failedTool = failed + "the tool "
+
 // failure is the answer of a tool that failed.
-func failure(err error) Answer { return Answer{failed + "the tool " + visible.Line(err.Error()), true} }
+func failure(err error) Answer { return Answer{failedTool + visible.Line(err.Error()), true} }
+
+// IsFailure reports whether an answer is that of a tool that failed, or looks like one.
+func IsFailure(content string) bool { return strings.HasPrefix(content, failedTool) }
 
 // unknown is the answer to a call of a tool that there is not.
 func unknown(name string, names []string) Answer {

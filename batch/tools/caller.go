@@ -1,29 +1,22 @@
 package tools
 
 import (
-	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/quire/quire/internal/visible"
 )
 
-// Caller makes the calls of a job, those of one turn and of different rows side by side. Its methods may be called
-// from several goroutines.
+// Caller knows what answers the calls of a job, and how many are made at once. Its methods may be called from several
+// goroutines.
 type Caller struct {
 	settings Settings
 	tools    map[string]*served
 	names    []string // for messages
 	others   *served  // for tools that are not in tools; nil if there is none
-
-	closing context.Context // done when no call is started any more
-	close   context.CancelFunc
-	calls   sync.WaitGroup
 }
 
 // served is a tool with what answers its calls.
@@ -40,7 +33,6 @@ func NewCaller(s *Settings) (*Caller, error) {
 		return nil, err
 	}
 	c := &Caller{settings: *s, tools: map[string]*served{}, names: slices.Sorted(maps.Keys(registry))}
-	c.closing, c.close = context.WithCancel(context.Background())
 	for name, t := range registry {
 		c.Serve(name, t, answererOf(t))
 	}
@@ -65,77 +57,6 @@ func answererOf(t *Tool) Answerer {
 	return newCommand(t)
 }
 
-// Submit has a call made, and tells its answer: once, from another goroutine. With an error there is none, and the
-// completion ends: by a [CallError] if tools of this job may not fail, or if the call was interrupted and may not be
-// made again, else because the log can't be written. Nothing is told of calls that a closed Caller has not started, nor
-// of those that it ended.
-//
-// The log has the call before it is made, and its answer before it is told.
-func (c *Caller) Submit(log *Log, call Call, state State, tell func(Answer, error)) {
-	c.calls.Go(func() {
-		if answer, err := c.make(log, &call, state); !errors.Is(err, errClosed) {
-			tell(answer, err)
-		}
-	})
-}
-
-var errClosed = errors.New("the calls have ended")
-
-func (c *Caller) make(log *Log, call *Call, state State) (Answer, error) {
-	t := cmp.Or(c.tools[call.Name], c.others)
-	switch {
-	case t == nil:
-		return c.Judge(call, unknown(call.Name, c.names))
-	case state == UnderWay && !t.Idempotent:
-		return Answer{}, interrupted(call.Name)
-	}
-	select {
-	case t.turns <- struct{}{}:
-		defer func() { <-t.turns }()
-	case <-c.closing.Done():
-	}
-	if c.closing.Err() != nil {
-		return Answer{}, errClosed
-	}
-	if state == NotMade {
-		if err := log.started(call, !t.Idempotent); err != nil {
-			return Answer{}, err
-		}
-	}
-	answer, err := c.ask(t, call)
-	if err != nil {
-		return Answer{}, err
-	}
-	if err := log.finished(call, &answer); err != nil {
-		return Answer{}, err
-	}
-	return c.Judge(call, answer)
-}
-
-// ask makes a call. A call that may not be made again is let finish when the job is interrupted.
-func (c *Caller) ask(t *served, call *Call) (Answer, error) {
-	question, err := call.question()
-	if err != nil {
-		return Answer{}, err
-	}
-	ctx := context.Background()
-	if t.Idempotent {
-		ctx = c.closing
-	}
-	answer, err := t.Ask(ctx, question)
-	switch content := ""; {
-	case err != nil && ctx.Err() != nil:
-		return Answer{}, errClosed
-	case err != nil:
-		return failure(err), nil
-	default:
-		if content, err = contentOf(answer); err != nil {
-			return failure(err), nil
-		}
-		return Answer{Content: content}, nil
-	}
-}
-
 // Judge makes an error of the answer of a tool that failed, if the job's settings say so.
 func (c *Caller) Judge(call *Call, a Answer) (Answer, error) {
 	if a.Failed && c.settings.Failures == FailuresOfRow {
@@ -145,10 +66,8 @@ func (c *Caller) Judge(call *Call, a Answer) (Answer, error) {
 	return a, nil
 }
 
-// Close starts no call any more, waits for those that may not be made again, and ends the others and the processes.
+// Close ends the processes. All [Calls] are closed before.
 func (c *Caller) Close() error {
-	c.close()
-	c.calls.Wait()
 	var err error
 	for _, t := range c.tools {
 		err = errors.Join(err, t.Close())

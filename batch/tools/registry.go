@@ -30,6 +30,9 @@ type Tool struct {
 	Remote bool   `json:"remote,omitempty"`
 	// Idempotent reports that a call may be made again if a process died while it was under way.
 	Idempotent bool `json:"idempotent,omitempty"`
+	// Pure reports that equal calls have equal answers, and that a call changes nothing: it need not be made if its
+	// answer is known, and it may be made again.
+	Pure bool `json:"pure,omitempty"`
 	// Definition is the tool in the form of OpenAI's API, for the chat template.
 	Definition json.RawMessage `json:"definition,omitempty"`
 
@@ -124,6 +127,7 @@ func (t *Tool) check(name string) error {
 		}
 	}
 	t.limit()
+	t.Idempotent = t.Idempotent || t.Pure
 	if t.Definition == nil {
 		return nil
 	}

@@ -7,8 +7,12 @@ package tools
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
+
+	"github.com/quire/quire/data/setting"
+	"github.com/quire/quire/internal/visible"
 )
 
 // Settings are which tools completions of a job may call, and what happens to the results. The zero value is no tools.
@@ -44,6 +48,29 @@ const (
 
 // Used reports whether completions may call tools.
 func (s *Settings) Used() bool { return s.Registry != "" || s.Command != "" }
+
+// Impure returns whether there is a tool that is not declared pure, with its name. The tools of a command are not.
+func (s *Settings) Impure() (name setting.Text, is bool) {
+	return s.has(func(t *Tool) bool { return !t.Pure })
+}
+
+// Once returns whether there is a tool that is not declared idempotent, with its name. The tools of a command are not.
+func (s *Settings) Once() (name setting.Text, is bool) {
+	return s.has(func(t *Tool) bool { return !t.Idempotent })
+}
+
+func (s *Settings) has(property func(*Tool) bool) (name setting.Text, is bool) {
+	if s.Command != "" {
+		return setting.Textf("`tool-command`"), true
+	}
+	r, _ := ParseRegistry(s.Registry)
+	for _, name := range slices.Sorted(maps.Keys(r)) {
+		if property(r[name]) {
+			return setting.Textf("%s", visible.Quoted(name)), true
+		}
+	}
+	return name, false
+}
 
 // Turns is how many turns the model has at most.
 func (s *Settings) Turns() int { return cmp.Or(s.MaxTurns, DefaultMaxTurns) }

@@ -113,8 +113,10 @@ func callAll(t *testing.T, s *Settings, calls ...Call) map[int]string {
 		t.Fatal(err)
 	}
 	all := &told{answers: map[int]string{}}
+	made := c.Begin(nil)
+	defer made.Close()
 	for i, call := range calls {
-		c.Submit(nil, call, NotMade, all.tell(i))
+		made.Submit(call, NotMade, all.tell(i))
 	}
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		all.mu.Lock()
@@ -250,10 +252,13 @@ func TestClosedCallers(t *testing.T) {
 			if err := log.Turn(Place{Row: 7}, &completion.Result{}); err != nil {
 				t.Fatal(err)
 			}
+			made := c.Begin(log)
 			for i := range 10 {
-				c.Submit(log, Call{Place: Place{Row: 7, Number: i}, Name: "f"}, NotMade, all.tell(i))
+				made.Submit(Call{Place: Place{Row: 7, Number: i}, Name: "f"}, NotMade, all.tell(i))
 			}
 			time.Sleep(1500 * time.Millisecond)
+			made.Close()
+			made.Submit(Call{Name: "f"}, NotMade, all.tell(11))
 			if err := errors.Join(c.Close(), log.Close()); err != nil {
 				t.Fatal(err)
 			}
@@ -278,12 +283,14 @@ func TestClosedCallers(t *testing.T) {
 			}
 			// The next process makes what was not made, and what may be made again.
 			c, all = callerOf(t, f, &Tool{Parallel: 9, Idempotent: idempotent}), &told{answers: map[int]string{}}
+			made = c.Begin(nil)
 			for i := range 10 {
 				if state := h.Turns[0].StateOf(i); state != Finished {
-					c.Submit(nil, Call{Place: Place{Row: 7, Number: i}, Name: "f"}, state, all.tell(i))
+					made.Submit(Call{Place: Place{Row: 7, Number: i}, Name: "f"}, state, all.tell(i))
 				}
 			}
 			time.Sleep(time.Hour)
+			made.Close()
 			if err := c.Close(); err != nil {
 				t.Error(err)
 			}
@@ -298,8 +305,9 @@ func TestClosedCallers(t *testing.T) {
 func TestInterruptedCalls(t *testing.T) {
 	f := &fakeTool{}
 	c, all := callerOf(t, f, &Tool{}), &told{answers: map[int]string{}}
-	c.Submit(nil, Call{Name: "f"}, UnderWay, all.tell(0))
-	c.calls.Wait()
+	made := c.Begin(nil)
+	made.Submit(Call{Name: "f"}, UnderWay, all.tell(0))
+	made.Close()
 	if got := all.answers[0]; !strings.HasPrefix(got, `error: a call of the tool "f" was under way when the job was `+
 		"interrupted, and is not made again") || len(f.made) > 0 {
 		t.Errorf("%s after %d calls", got, len(f.made))
@@ -392,5 +400,29 @@ func TestCommands(t *testing.T) {
 	}
 	if b, err := os.ReadFile(asked); err != nil || strings.Count(string(b), "\n") != 20 {
 		t.Errorf("%s, %v", b, err)
+	}
+}
+
+// A job whose tools are all pure, or all idempotent, names none that is not; a pure tool is idempotent, too.
+func TestToolsThatAreNot(t *testing.T) {
+	for _, c := range []struct {
+		settings     Settings
+		impure, once string
+	}{
+		{Settings{}, "", ""},
+		{Settings{Command: "x"}, "`tool-command`", "`tool-command`"},
+		{Settings{Registry: `{"a": {"command": "x", "pure": true}}`}, "", ""},
+		{Settings{Registry: `{"a": {"command": "x", "pure": true}, "b": {"command": "x", "idempotent": true}}`}, `"b"`,
+			""},
+		{Settings{Registry: `{"a": {"command": "x", "pure": true}, "b": {"command": "x"}}`}, `"b"`, `"b"`},
+		{Settings{Registry: `{"a": {"command": "x", "pure": true}}`, Command: "x"}, "`tool-command`",
+			"`tool-command`"},
+	} {
+		impure, isImpure := c.settings.Impure()
+		once, isOnce := c.settings.Once()
+		if impure.String() != c.impure || isImpure != (c.impure != "") || once.String() != c.once ||
+			isOnce != (c.once != "") {
+			t.Errorf("%+v: %s is impure, and %s is called once", c.settings, impure, once)
+		}
 	}
 }

@@ -12,8 +12,8 @@ type all struct {
 	verifiers []Verifier     // those that cost the least first
 }
 
-// New returns the verifier of a job with checked settings.
-func New(s *Settings) (Verifier, error) {
+// New returns the verifier of a job with checked settings. costly are asked last.
+func New(s *Settings, costly ...Verifier) (Verifier, error) {
 	v := &all{}
 	if s.Extract != "" {
 		v.extract = regexp.MustCompile(s.Extract)
@@ -34,6 +34,7 @@ func New(s *Settings) (Verifier, error) {
 	if s.Command != "" {
 		v.verifiers = append(v.verifiers, newCommand(s))
 	}
+	v.verifiers = append(v.verifiers, costly...)
 	if s.Majority != 0 {
 		v.verifiers = append(v.verifiers, answer{})
 	}

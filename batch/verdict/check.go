@@ -1,6 +1,9 @@
 package verdict
 
-import "regexp"
+import (
+	"math"
+	"regexp"
+)
 
 // Check checks the settings. invalid makes the error about a field.
 func (s *Settings) Check(invalid func(field, format string, args ...any) error) error {
@@ -14,7 +17,7 @@ func (s *Settings) Check(invalid func(field, format string, args ...any) error) 
 			return invalid("accept-schema", "is no JSON schema that can be checked: %v", err)
 		}
 	}
-	const judges = "`accept-regex`, `accept-schema`, `accept-equals` or `accept-command`"
+	const judges = "`accept-regex`, `accept-schema`, `accept-equals` or `accept-command`, or `accept-score`"
 	switch {
 	case s.Until < 0:
 		return invalid("until", "is %d, but must be at least 1", s.Until)
@@ -28,6 +31,10 @@ func (s *Settings) Check(invalid func(field, format string, args ...any) error) 
 	case s.Extract != "" && s.Equals == "" && s.Schema == "" && s.Regex == "" && s.Majority == 0:
 		return invalid("extract", "takes out the part of a text that is compared, and nothing compares one: give "+
 			"`accept-equals`, `accept-schema`, `accept-regex` or `until-majority`, or leave it out")
+	case s.Above != 0 && s.Score == "":
+		return invalid("accept-above", "is %v, and there is no `accept-score`: leave it out", s.Above)
+	case math.IsNaN(s.Above) || math.IsInf(s.Above, 0):
+		return invalid("accept-above", "is %v, but must be a number", s.Above)
 	case s.Processes < 0:
 		return invalid("accept-processes", "is %d, but must be at least 1", s.Processes)
 	case s.Processes > 0 && s.Command == "":

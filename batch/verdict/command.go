@@ -30,7 +30,8 @@ type asked struct {
 	Generation int             `json:"generation"`
 	Text       string          `json:"text"`
 	Extracted  *string         `json:"extracted,omitempty"`
-	Row        json.RawMessage `json:"row"` // the row's columns
+	Messages   json.RawMessage `json:"messages,omitempty"` // of a completion that calls tools
+	Row        json.RawMessage `json:"row"`                // the row's columns
 }
 
 // answered is the line that it writes.
@@ -65,7 +66,8 @@ func (v *command) Verify(ctx context.Context, c *Completion) (Verdict, error) {
 }
 
 func questionOf(c *Completion) ([]byte, error) {
-	q := asked{ID: c.Row.ID, Generation: c.Generation, Text: c.Text, Row: json.RawMessage("{}")}
+	q := asked{ID: c.Row.ID, Generation: c.Generation, Text: c.Text, Messages: json.RawMessage(c.Messages),
+		Row: json.RawMessage("{}")}
 	if c.found && c.Part != c.Text {
 		q.Extracted = &c.Part
 	}

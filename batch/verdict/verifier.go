@@ -13,6 +13,7 @@ type Completion struct {
 	Row        *record.Row
 	Generation int
 	Text       string
+	Messages   string // the conversation as a JSON list, of completions that call tools
 	Part       string // what is judged of the text; see Settings.Extract
 	found      bool   // there is such a part
 }

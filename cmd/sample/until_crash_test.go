@@ -73,7 +73,7 @@ func linesOf(parts map[string]string) string {
 // loses what was not synced, at whichever operation, and wherever its parts end.
 func TestFaultsOfVerdicts(t *testing.T) {
 	dir := t.TempDir()
-	model, input := filepath.Join(dir, "m.fake"), filepath.Join(dir, "in.jsonl")
+	model, input, reward := filepath.Join(dir, "m.fake"), filepath.Join(dir, "in.jsonl"), filepath.Join(dir, "r.fake")
 	var rows strings.Builder
 	for i := range 30 {
 		switch {
@@ -87,7 +87,7 @@ func TestFaultsOfVerdicts(t *testing.T) {
 			fmt.Fprintf(&rows, "{\"prompt\": \"row %d\"}\n", i)
 		}
 	}
-	if err := errors.Join(os.WriteFile(model, nil, 0o666),
+	if err := errors.Join(os.WriteFile(model, nil, 0o666), os.WriteFile(reward, []byte("labels good\n"), 0o666),
 		os.WriteFile(input, []byte(rows.String()), 0o666)); err != nil {
 		t.Fatal(err)
 	}
@@ -96,10 +96,13 @@ func TestFaultsOfVerdicts(t *testing.T) {
 		most := number("most", 3, 8)
 		until := number("until", 1, 3)
 		args := []string{"run", "-m", model, "-i", input, "-o", "out", "--progress", "none", "--format", "jsonl",
-			"--max-tokens", "30", "--part-rows", strconv.Itoa(number("part rows", 1, 40)), "--accept-regex",
-			rapid.SampledFrom([]string{`^\d*[147]:`, `^[02468]:.*[13579] \(`, `row 1`, `^9`, ``}).Draw(t, "regex")}
-		if args[len(args)-1] == "" {
-			args[len(args)-1] = "."
+			"--max-tokens", "30", "--part-rows", strconv.Itoa(number("part rows", 1, 40))}
+		if regex := rapid.SampledFrom([]string{`^\d*[147]:`, `^[02468]:.*[13579] \(`, `row 1`, `^9`, `.`, ``}).Draw(t,
+			"regex"); regex != "" {
+			args = append(args, "--accept-regex", regex)
+		} else { // which rows with a parent have no score by, but an error
+			args = append(args, "--accept-score", reward, "--accept-above", rapid.SampledFrom([]string{"0.5", "-0.2"}).
+				Draw(t, "above"))
 		}
 		timing := process.Timing{RestartPause: time.Microsecond, Journal: journal.Options{
 			SyncBytes: int64(number("sync bytes", 1, 500)), SegmentBytes: int64(number("segment bytes", 100, 5000))}}
@@ -140,7 +143,8 @@ func TestFaultsOfVerdicts(t *testing.T) {
 }
 
 // Jobs whose completions a command judges are killed at random moments, each until it is through: their files are
-// those of runs that nothing disturbed, and no verdict is asked for twice that came before a kill.
+// those of runs that nothing disturbed, and of the whole job when it is cut there, and no verdict is asked for twice
+// that came before a kill.
 func TestVerdictsKilledAtRandom(t *testing.T) {
 	kills := 50
 	if testing.Short() {
@@ -169,8 +173,10 @@ done`
 			}
 		}
 		j.args = []string{"run", "-m", "m.fake", "-i", "in.jsonl", "--progress", "none", "--format", "jsonl",
-			"--part-rows", strconv.Itoa(10 + random.IntN(100)), "--max-tokens", "20", "--until", "2", "--max-n", "9",
+			"--part-rows", strconv.Itoa(10 + random.IntN(100)), "--max-tokens", "20", "-n", "9",
 			"--accept-command", "ASKED=" + asked + " exec sh verify.sh", "--accept-processes", strconv.Itoa(processes)}
+		all := j.args
+		j.args = append(slices.Clone(all), "--until", "2")
 		mine := 0
 		for kills > 0 && mine < 25 {
 			more := j.drawn() + random.IntN(200)
@@ -205,5 +211,22 @@ done`
 		t.Logf("%d questions, %d of them again over %d kills", len(times)+again, again, mine)
 		j.same(t)
 		j.undamaged(t)
+		j.args = all
+		if out, err := j.command(t, "all", 0).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		if linesOf(j.parts(t, "out")) != cutAt(t, j.parts(t, "all"), 2) {
+			t.Error("the output is not that of the whole job, cut where its rows are decided")
+		}
 	}
+}
+
+// parts are the parts of an output by their names.
+func (j *crashJob) parts(t *testing.T, output string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for name, text := range j.files(t, output) {
+		all[strings.TrimPrefix(name, "/")] = text
+	}
+	return all
 }

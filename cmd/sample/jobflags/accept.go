@@ -28,6 +28,9 @@ func (a *acceptFlags) define(s *pflag.FlagSet, accept *verdict.Settings) {
 	s.StringVar(&accept.Command, "accept-command", "",
 		"`COMMAND` accept what this shell command accepts: it gets a line of JSON for each completion and answers "+
 			"with one, such as {\"accepted\": true}")
+	cli.PlaceVar(s, &accept.Score, cli.ModelPlace, "accept-score", "",
+		"`MODEL` accept completions to which this model, a reward model, gives a score above --accept-above")
+	s.Float64Var(&accept.Above, "accept-above", 0, "`SCORE` the score that --accept-score must be above")
 	s.StringVar(&accept.Extract, "extract", "",
 		"`PATTERN` judge the last match of this regular expression, or its first group, not the whole text")
 	s.IntVar(&accept.Until, "until", 0,

@@ -91,7 +91,7 @@ func (o *Options) Refuse(f *cli.Flags, where string, but ...string) error {
 // withSecrets lists the URLs of the job that have parameters, which the workers need and nobody else may see.
 func (o *Options) withSecrets() (urls []string) {
 	for _, name := range append([]string{o.Spec.Model, o.Spec.Engine.DraftModel, o.Spec.Output,
-		o.Spec.Watch}, o.Spec.Inputs...) {
+		o.Spec.Watch, o.Spec.Accept.Score}, o.Spec.Inputs...) {
 		if storage.IsRemote(name) && strings.Contains(name, "?") {
 			urls = append(urls, name)
 		}
@@ -108,7 +108,8 @@ var withRows = []string{"in-order", "prompt-column", "id-column", "template", "l
 	"exclude-columns", "reasoning-parser", "tool-call-parser", "served-model-name", "save-prefix", "metrics",
 	"top-logprobs", "prompt-logprobs", "task", "embedding-type", "dimensions", "pooling", "normalize", "prompt-name",
 	"score-function", "top-n",
-	"watch", "on-swap", "accept-regex", "accept-schema", "accept-equals", "accept-command", "extract", "until",
+	"watch", "on-swap", "accept-regex", "accept-schema", "accept-equals", "accept-command",
+	"accept-score", "accept-above", "extract", "until",
 	"until-majority", "max-n", "accept-processes", "accept-timeout", "tools-from", "tool-command", "max-turns",
 	"tool-failures", "tool-processes", "tool-timeout"}
 

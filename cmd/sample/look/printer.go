@@ -11,6 +11,7 @@ import (
 	"github.com/quire/quire/batch/review"
 	"github.com/quire/quire/cmd/sample/cli"
 	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/internal/plural"
 	"github.com/quire/quire/internal/visible"
 )
@@ -38,6 +39,8 @@ type completionJSON struct {
 	Error            string `json:"error,omitempty"`
 	Reasoning        string `json:"reasoning,omitempty"`
 	ToolCalls        any    `json:"tool_calls,omitempty"`
+	Accepted         *bool  `json:"accepted,omitempty"` // if it was judged
+	Verdict          string `json:"verdict,omitempty"`
 }
 
 // vectorJSON is a vector as --json prints it.
@@ -72,7 +75,12 @@ func asJSON(c *promptset.Result) any {
 	default:
 		return vectorJSON{c.Generation, c.Vector, c.Truncated}
 	}
-	j := &completionJSON{c.Generation, c.Text, c.FinishReason, c.CompletionTokens, c.Err, c.Reasoning, nil}
+	j := &completionJSON{Generation: c.Generation, Text: c.Text, FinishReason: c.FinishReason,
+		CompletionTokens: c.CompletionTokens, Error: c.Err, Reasoning: c.Reasoning, Verdict: c.Verdict}
+	if c.Judgment != completion.Unjudged {
+		accepted := c.Judgment == completion.Accepted
+		j.Accepted = &accepted
+	}
 	if raw := json.RawMessage(c.ToolCalls); json.Valid(raw) {
 		j.ToolCalls = raw
 	}

@@ -28,6 +28,7 @@ type showOptions struct {
 	full, json, errors bool
 	ids                []string
 	grep, diff         string
+	accepted           string // all, some or none: of a row's completions
 	workDir, snapshot  string
 	pattern            *regexp.Regexp
 }
@@ -39,8 +40,8 @@ func NewShow() *cli.Command {
 		Args:    "FOLDER|FILE",
 		Summary: "print completions from an output folder readably",
 		About: `
-Prints the first rows of an output with their completions; or those that --id, --errors and --grep all select; or the
-longest. Of a job that is not finished it also prints the completions that are in no part yet,
+Prints the first rows of an output with their completions; or those that --id, --errors, --grep and --accepted all
+select; or the longest. Of a job that is not finished it also prints the completions that are in no part yet,
 	from the job's journal; it
 takes no lock and does not disturb a run. --diff prints how completions differ from another output: [-what only the first has-], {+what only
 the other has+}. It ends with 1 if any differ. It compares text, finish reason and error, and tokens where both have
@@ -51,6 +52,7 @@ sample show out --rows 20 --full
 sample show out --errors
 sample show out --grep '(?i)as an ai' --rows 0 --json | wc -l
 sample show out --longest 3
+sample show out --accepted some --rows 0 --json > mixed.jsonl
 sample show out --snapshot so-far     # of a running job: part files of what is in no part yet
 sample show out --diff yesterday
 sample show out --diff yesterday --id q17 --full
@@ -64,6 +66,9 @@ sample show prompts.jsonl             # an input: its prompts`,
 				s.BoolVar(&o.errors, "errors", false, "print rows that carry an error")
 				s.StringVar(&o.grep, "grep", "",
 					"`REGEXP` print rows whose prompt or a completion matches, in Go's syntax (RE2)")
+				s.StringVar(&o.accepted, "accepted", "",
+					"`HOW` print rows of which all, some (not all), or none of the completions are accepted; rows of "+
+						"which some are carry a signal for policies that compare the completions of a prompt")
 				s.IntVar(&o.longest, "longest", 0, "`N` print the N rows with the longest completions, longest first")
 				cli.PlaceVar(s, &o.diff, cli.Anywhere, "diff", "",
 					"`FOLDER` print the rows that differ from another output, by id and generation")
@@ -98,9 +103,11 @@ func (o *showOptions) check() (err error) {
 		return cli.Usagef("--rows is %d, but must be 0 (all) or more", o.rows)
 	case o.longest < 0:
 		return cli.Usagef("--longest is %d, but must be 1 or more", o.longest)
-	case o.diff != "" && (o.longest > 0 || o.errors || o.grep != ""):
-		return cli.Usagef("--diff cannot be combined with --errors, --grep or --longest; --id chooses rows of both " +
-			"outputs")
+	case o.diff != "" && (o.longest > 0 || o.errors || o.grep != "" || o.accepted != ""):
+		return cli.Usagef("--diff cannot be combined with --errors, --grep, --accepted or --longest; --id chooses " +
+			"rows of both outputs")
+	case !slices.Contains([]string{"", "all", "some", "none"}, o.accepted):
+		return cli.Usagef("--accepted is %q, but must be all, some or none", o.accepted)
 	case o.snapshot != "" && (o.diff != "" || o.selects() || o.json):
 		return cli.Usagef("--snapshot writes all rows: it cannot be combined with --diff, --json or flags that " +
 			"choose rows")
@@ -115,13 +122,14 @@ func (o *showOptions) check() (err error) {
 
 // selects reports whether some rows only are wanted.
 func (o *showOptions) selects() bool {
-	return o.errors || o.pattern != nil || len(o.ids) > 0 || o.longest > 0
+	return o.errors || o.pattern != nil || o.accepted != "" || len(o.ids) > 0 || o.longest > 0
 }
 
 // wants reports whether a row is one of them.
 func (o *showOptions) wants(row *review.Row) bool {
 	switch {
-	case len(o.ids) > 0 && !slices.Contains(o.ids, row.ID), o.errors && !row.Failed():
+	case len(o.ids) > 0 && !slices.Contains(o.ids, row.ID), o.errors && !row.Failed(),
+		o.accepted != "" && o.accepted != row.Accepted():
 		return false
 	case o.pattern == nil || o.pattern.MatchString(row.Prompt):
 		return true

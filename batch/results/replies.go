@@ -1,4 +1,4 @@
-package generate
+package results
 
 import (
 	"fmt"
@@ -77,8 +77,7 @@ func (a *replySplitter) formsOf(row *promptset.Row, set *parameter.Set) *reply.F
 	return &a.forms
 }
 
-// naming is how the completions of a request are taken apart, as a part of their names; own reports that what comes
-// out depends on the row's id and the generation, as ids of calls do.
+// naming is [Maker.Naming].
 func (a *replySplitter) naming(row *promptset.Row, request *engine.Request) (form string, own bool) {
 	if a == nil {
 		return "", false
