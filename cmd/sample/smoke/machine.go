@@ -17,6 +17,7 @@ func (s *session) describe(ctx context.Context) (*device, error) {
 	g := s.job("", "dense")
 	var plan struct {
 		Device       string `json:"device"`
+		Devices      int    `json:"devices"`
 		DeviceMemory int64  `json:"device_memory"`
 		Kernels      []struct {
 			For    string `json:"for"`
@@ -43,8 +44,9 @@ func (s *session) describe(ctx context.Context) (*device, error) {
 		return nil, err
 	}
 	d := &device{Sample: strings.TrimSpace(string(version)), System: runtime.GOOS + "/" + runtime.GOARCH,
-		CPUs: runtime.NumCPU(), Device: plan.Device, Memory: plan.DeviceMemory, Backend: plan.Plan.Backend,
-		Warnings: plan.Warnings, flops: plan.Estimate.Chip.FLOPs, rate: plan.Estimate.Chip.Bandwidth}
+		CPUs: runtime.NumCPU(), Device: plan.Device, Devices: plan.Devices, Memory: plan.DeviceMemory,
+		Backend: plan.Plan.Backend, Warnings: plan.Warnings, flops: plan.Estimate.Chip.FLOPs,
+		rate: plan.Estimate.Chip.Bandwidth}
 	for _, k := range plan.Kernels {
 		d.Kernels = append(d.Kernels, k.For+": "+k.Kernel+k.Reason) // one of the two
 	}

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/quire/quire/backend"
 )
 
 // measurement is what is read of "sample bench".
@@ -162,6 +164,9 @@ func plannedMemory(ctx context.Context, s *session) (any, error) {
 	const slots, spare, grown = 64, 2, 5 // pages of a row
 	engine := []string{"--model", modelFile(s.folder, "cache"), "--load-format", "dummy", "--dtype", bf16, "--backend",
 		s.backend, "--max-seqs", fmt.Sprint(slots), "--max-model-len", "8192"}
+	if s.backend == backend.XLACPU { // whose memory is the host's, which others need
+		engine = append(engine, "--max-model-len", "256", "--kv-memory", "256MiB")
+	}
 	var plan struct {
 		Flag  string `json:"kv_memory_flag"`
 		Total int64  `json:"total"`
@@ -187,9 +192,9 @@ func plannedMemory(ctx context.Context, s *session) (any, error) {
 		return f, err
 	}
 	output := filepath.Join(s.work, "out-memory")
-	args := append([]string{"run", "--kv-memory", plan.Flag, "--input", rows, "--output", output, "--temperature", "0",
-		"--ignore-eos", "--max-tokens", fmt.Sprint(grown * plan.Plan.PageSize), "--progress", "none", "--report",
-		output + ".json"}, engine...)
+	args := slices.Concat([]string{"run"}, engine, []string{"--kv-memory", plan.Flag, "--input", rows, "--output",
+		output, "--temperature", "0", "--ignore-eos", "--max-tokens", fmt.Sprint(grown * plan.Plan.PageSize),
+		"--progress", "none", "--report", output + ".json"})
 	if _, err := s.program.do(ctx, nil, args...); err != nil {
 		return f, err
 	}
