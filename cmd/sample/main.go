@@ -24,6 +24,7 @@ import (
 	"github.com/quire/quire/cmd/sample/prompts"
 	"github.com/quire/quire/cmd/sample/queues"
 	"github.com/quire/quire/cmd/sample/run"
+	"github.com/quire/quire/cmd/sample/smoke"
 	"github.com/quire/quire/data/vfs"
 	"github.com/quire/quire/internal/stdio"
 )
@@ -74,7 +75,7 @@ func ownSubcommands() []cli.Group {
 			estimate.NewAudit(), look.NewStore(), look.NewHTMLReport()}},
 		{Title: "Set up", Subs: []*cli.Command{install.NewSetup(), estimate.NewPlan(), manifests.NewDeploy(),
 			install.NewPrefix(),
-			install.NewKernels(), jobflags.NewNATS(), estimate.NewBench()}},
+			install.NewKernels(), jobflags.NewNATS(), estimate.NewBench(), smoke.NewSmoke()}},
 		{Title: "Help", Subs: []*cli.Command{newManual(), cli.NewCompletion(), cli.NewVersion()}},
 	}
 }
