@@ -54,14 +54,19 @@ func (s *Spec) HasTemplate(ofModel bool) bool {
 	return s.ChatTemplate != TemplateNone && (s.ChatTemplate != TemplateOfModel || ofModel)
 }
 
+// systemOf returns the system message of prompts. For rankings it is an instruction, which is a part of the pairs.
+func systemOf(task completion.Task, system string) string {
+	if task == completion.Rerank {
+		return ""
+	}
+	return system
+}
+
 // readMapping reads the job's settings for the prompts of rows.
 func (j *Job) WithMapping() (*Job, error) {
-	m := promptset.Mapping{PromptColumn: j.PromptColumn, IDColumn: j.IDColumn, System: j.System,
+	m := promptset.Mapping{PromptColumn: j.PromptColumn, IDColumn: j.IDColumn, System: systemOf(j.Task, j.System),
 		Chat:       j.PromptAs == PromptUser,
 		Partitions: j.Partitions, Reads: j.Task.Reads()}
-	if j.Task == completion.Rerank { // it is an instruction, which the pairs have
-		m.System = ""
-	}
 	if j.Template != "" {
 		template, err := chat.ParsePrompt(j.Template)
 		if err != nil {

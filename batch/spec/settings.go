@@ -201,8 +201,8 @@ func ToolsOf(job *jobstate.Description) (called tools.Settings) {
 // text stands for it.
 func MappingOf(job *jobstate.Description) (promptset.Mapping, error) {
 	s, _ := settingsOf(job)
-	m := promptset.Mapping{PromptColumn: s.PromptColumn, IDColumn: s.IDColumn, System: s.System,
-		Chat: s.PromptAs == PromptUser, Prefix: s.Prefix, Partitions: s.Partitions,
+	m := promptset.Mapping{PromptColumn: s.PromptColumn, IDColumn: s.IDColumn,
+		System: systemOf(s.Task, s.System), Chat: s.PromptAs == PromptUser, Prefix: s.Prefix, Partitions: s.Partitions,
 		Reads: s.Task.Reads()}
 	if s.Template == "" {
 		return m, nil
