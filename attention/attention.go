@@ -28,11 +28,16 @@ type Options struct {
 	// OneTokenPerSeq reports whether token t is the only one of sequence t of the batch: the decode form, batched over
 	// sequences.
 	OneTokenPerSeq bool
+	// Mask hides positions from tokens, in addition to Window: i32[T, W]. Token t sees position p if bit p%32 of its
+	// word p/32 is set. W words are enough for the longest sequence. nil hides none. With a mask attention has its
+	// plain form, for prompts only.
+	Mask *Node
 
 	// Of the plain form: the first positions that rows see, as ends in online, in place of those that Window gives; and
 	// what is added to scores, for keys at positions i32[1, 1, 1, size].
 	starts *Node
 	addend func(positions *Node) *Node
+	sees   func(positions *Node) *Node // bool[1, 1, M, size], of a mask
 }
 
 // Sizes of the blocks of context and of queries. They are part of what a token's result depends on, so that they are
@@ -72,8 +77,7 @@ func (l Layout) RaggedPagedAttention(q, cache *Node, batch tokenqueue.PageBatchI
 		panic(fmt.Errorf("attention: %d heads are no multiple of %d KV heads", heads, l.KVHeads))
 	}
 	plain := func(in []*Node) []*Node {
-		q, cache, l := in[0], l.turn(in[1]), l.byToken()
-		batch := batch
+		q, cache, batch := in[0], in[1], batch
 		batch.SlotIDs, batch.PageIndices, batch.SeqLens, batch.CuQLens, batch.NumSeqs, batch.TokenSeqs,
 			batch.PosIDs = in[2], in[3], in[4], in[5], in[6], in[7], in[8]
 		opts := opts
@@ -90,7 +94,17 @@ func (l Layout) RaggedPagedAttention(q, cache *Node, batch tokenqueue.PageBatchI
 	if opts.Sinks != nil {
 		inputs = append(inputs, opts.Sinks)
 	}
-	if q.DType() == dtypes.Float64 {
+	switch {
+	case opts.Mask == nil:
+	case opts.OneTokenPerSeq:
+		panic(fmt.Errorf("attention: a mask has no form for decoding"))
+	case l.Packed > 0: // or a TPU's compiler copies the cache for the gathers of the plain form
+		pages := batch.PageIndices.Shape()
+		inputs[1] = l.ReadPages(cache, Reshape(batch.PageIndices, pages.Size()))
+		inputs[3] = Reshape(Iota(q.Graph(), shapes.Make(dtypes.Int32, pages.Size()), 0), pages.Dimensions...)
+		l.Pages = pages.Size()
+	}
+	if q.DType() == dtypes.Float64 || opts.Mask != nil {
 		return plain(inputs)[0]
 	}
 	attrs := kernelOptions{Scale: opts.Scale, SoftCap: opts.SoftCap, Window: opts.Window, Paged: l.Paged,
@@ -176,7 +190,15 @@ func (l Layout) prefill(q, cache *Node, batch tokenqueue.PageBatchInfo, opts Opt
 			block := Reshape(takeRows(q, inside), queryBlock, l.KVHeads, group, l.HeadDim)
 			block = Reshape(TransposeAllAxes(block, 1, 2, 0, 3), 1, l.KVHeads, group*queryBlock, l.HeadDim)
 			rowEnds := Reshape(BroadcastPrefix(ends, group), 1, group*queryBlock)
-			out := l.online(block, rowEnds, first, ceilDiv(last, size), size, opts,
+			o := opts
+			if opts.Mask != nil {
+				words := takeRows(opts.Mask, inside)
+				o.sees = func(positions *Node) *Node {
+					seen := bitsOf(words, Reshape(positions, size)) // [BQ, size]
+					return Reshape(BroadcastPrefix(seen, group), 1, 1, group*queryBlock, size)
+				}
+			}
+			out := l.online(block, rowEnds, first, ceilDiv(last, size), size, o,
 				func(b *Node) (k, v vectors) {
 					return l.block(cache, slot, pages, b, size, l.format().products(q.DType()))
 				})
@@ -354,6 +376,9 @@ func (l Layout) online(q, ends, first, last *Node, size int, opts Options,
 			case opts.Window > 0:
 				seen = LogicalAnd(seen, GreaterOrEqual(positions, SubScalar(ends, float64(opts.Window))))
 			}
+			if opts.sees != nil {
+				seen = LogicalAnd(BroadcastToDims(seen, 1, 1, m, size), opts.sees(positions))
+			}
 			if opts.addend != nil {
 				scores = Add(scores, opts.addend(positions))
 			}
@@ -373,6 +398,16 @@ func (l Layout) online(q, ends, first, last *Node, size int, opts Options,
 		})
 	total = Where(GreaterThan(end.Total, ScalarZero(g, dtypes.Float32)), end.Total, OnesLike(end.Total))
 	return Div(end.Acc, InsertAxes(total, -1))
+}
+
+// bitsOf reports which bits are set, bool[N, size], of words i32[N, W] at positions i32[size].
+func bitsOf(words, positions *Node) *Node {
+	g := words.Graph()
+	columns := Min(div(positions, 32), scalar(g, words.Shape().Dimensions[1]-1))
+	of := takeRows(TransposeAllAxes(words, 1, 0), columns) // [size, N]
+	places := BroadcastToDims(InsertAxes(Mod(positions, scalar(g, 32)), -1), of.Shape().Dimensions...)
+	bits := BitwiseAnd(BitwiseShiftRightLogical(of, places), OnesLike(of))
+	return TransposeAllAxes(Equal(bits, OnesLike(bits)), 1, 0)
 }
 
 // lowest stands for minus infinity: its exponentials are 0, and differences of it are not NaN.

@@ -70,6 +70,23 @@ func TestWindowSoftCapAndRatios(t *testing.T) {
 	}
 }
 
+// A mask hides positions from tokens, of windows too, in all layouts.
+func TestMask(t *testing.T) {
+	for _, f := range forms(t)[:2] {
+		for i, opts := range []attention.Options{{Scale: 0.35}, {Scale: 0.5, Window: 16}, {Scale: 1}} {
+			s := base
+			s.opts, s.masked, s.sinks = opts, true, i == 2
+			for j := range 6 {
+				s.contiguous, s.byHead, s.flat, s.packed = j == 1 || j == 3, j == 2 || j == 3, j == 4, j == 5
+				if s.packed {
+					s.headDim = 64
+				}
+				check(t, f, s, dtypes.Float32, 1e-5, []ragged{{96, 40}, {3, 1}, {17, 7}}, []ragged{{70, 48}})
+			}
+		}
+	}
+}
+
 // The kernels have other code for the widths of vectors, the numbers of rows and the dtypes.
 func TestKernelShapes(t *testing.T) {
 	f := forms(t)[0]

@@ -43,6 +43,7 @@ type Layout struct {
 	// words. See [Layout.ForTPU].
 	Flat bool
 	// Packed, if not 0, is the number of numbers in a register of 32 bits, and the cache is
+	// [Pages, PageSize, 2*KVHeads/Packed, Packed, HeadDim], or for a HeadDim of 64
 	// [Pages, PageSize, ceil(KVHeads/Packed), Packed, 2*HeadDim]: the same numbers in the same order, and zeros for the
 	// heads that KVHeads lacks.
 	Packed int
@@ -64,7 +65,8 @@ func (l Layout) Shape() shapes.Shape {
 	case l.State > 0:
 		return shapes.Make(l.DType, l.Pages, l.State)
 	case l.Packed > 0:
-		return shapes.Make(l.DType, l.Pages, l.PageSize, f.heads()/l.Packed, l.Packed, 2*l.HeadDim)
+		each := f.packedVectors()
+		return shapes.Make(l.DType, l.Pages, l.PageSize, each*f.heads()/l.Packed, l.Packed, 2*l.HeadDim/each)
 	case l.Flat:
 		return shapes.Make(f.stored(), l.Pages, l.PageSize, f.flatWidth())
 	case l.ByHead:
@@ -316,17 +318,17 @@ func (l Layout) block(cache *Node, slots, pageIndices, block *Node, blockSize in
 	g, f := cache.Graph(), l.format()
 	b := slots.Shape().Dimensions[0]
 	positions := Add(MulScalar(block, float64(blockSize)), Iota(g, shapes.Make(dtypes.Int32, b, blockSize), 1))
-	var tokens *Node // i32[B, blockSize]: places among the Pages*PageSize of the cache
+	var pages, slot *Node // i32[B, blockSize]: the page of a token, and its place there
 	if l.Paged {
 		perSeq := pageIndices.Shape().Dimensions[1]
 		columns := Min(div(positions, l.PageSize), scalar(g, perSeq-1))
 		entries := Add(MulScalar(Iota(g, positions.Shape(), 0), float64(perSeq)), columns)
-		pages := Max(takeRows(Reshape(pageIndices, b*perSeq), entries), zero(g))
-		tokens = Add(MulScalar(pages, float64(l.PageSize)), Mod(positions, scalar(g, l.PageSize)))
+		pages = Max(takeRows(Reshape(pageIndices, b*perSeq), entries), zero(g))
+		slot = Mod(positions, scalar(g, l.PageSize))
 	} else {
-		rows := InsertAxes(Max(slots, zero(g)), 1)
-		tokens = Add(MulScalar(rows, float64(l.PageSize)), Min(positions, scalar(g, l.PageSize-1)))
+		pages, slot = InsertAxes(Max(slots, zero(g)), 1), Min(positions, scalar(g, l.PageSize-1))
 	}
+	tokens := Add(MulScalar(pages, float64(l.PageSize)), slot) // places among the Pages*PageSize of the cache
 	if l.Flat || l.Packed > 0 {
 		flat := Reshape(cache, l.Pages*l.PageSize, -1)
 		if l.Quantized() {
@@ -344,6 +346,12 @@ func (l Layout) block(cache *Node, slots, pageIndices, block *Node, blockSize in
 	}
 	heads := Iota(g, shapes.Make(dtypes.Int32, 1, l.KVHeads, 1), 1)
 	keys := Add(MulScalar(InsertAxes(tokens, 1), float64(f.each()*l.KVHeads)), MulScalar(heads, float64(f.each())))
+	next := 1 // from a head's key to its value
+	if l.ByHead {
+		next = l.PageSize
+		first := Add(MulScalar(pages, float64(f.each()*l.KVHeads*l.PageSize)), slot)
+		keys = Add(InsertAxes(first, 1), MulScalar(heads, float64(f.each()*l.PageSize)))
+	}
 	flat := Reshape(cache, l.Pages*l.PageSize*f.each()*l.KVHeads, f.width())
 	open := func(rows *Node) vectors {
 		if l.Quantized() {
@@ -354,7 +362,7 @@ func (l Layout) block(cache *Node, slots, pageIndices, block *Node, blockSize in
 	if k = open(takeRows(flat, keys)); l.Shared {
 		return k, k
 	}
-	return k, open(takeRows(flat, AddScalar(keys, 1)))
+	return k, open(takeRows(flat, AddScalar(keys, float64(next))))
 }
 
 // Dense returns the keys and values of tokens on the host, [tokens, KVHeads, HeadDim] each. pages are the flat contents

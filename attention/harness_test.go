@@ -29,6 +29,27 @@ type shape struct {
 	shared                  bool         // values are keys
 	kvType                  dtypes.DType // of the cache, where it is not that of queries
 	sinks                   bool
+	masked, packed          bool
+}
+
+// hides reports whether a masked shape hides a position from a token at another. Some tokens see nothing but
+// themselves.
+func (s shape) hides(position, from int) bool {
+	return s.masked && position != from && (from%5 == 3 || (position*7+from*3)%4 == 0)
+}
+
+// masks are the masks of tokens at all positions, as [attention.Options] has them for one token each.
+func (s shape) masks() [][]int32 {
+	list := make([][]int32, s.perSeq*s.pageSize)
+	for from := range list {
+		list[from] = make([]int32, (len(list)+31)/32)
+		for position := range list {
+			if !s.hides(position, from) {
+				list[from][position/32] |= 1 << (position % 32)
+			}
+		}
+	}
+	return list
 }
 
 // sinksOf are the scores of a shape's sinks; nil for none.
@@ -52,6 +73,9 @@ func (s shape) layout(dtype dtypes.DType) attention.Layout {
 		l = attention.ContiguousLayout(s.seqs, s.perSeq*s.pageSize, s.kvHeads, s.headDim, dtype)
 	}
 	l.Flat, l.Shared, l.ByHead = s.flat, s.shared, s.byHead
+	if s.packed {
+		l.Packed = 4 / dtype.Size()
+	}
 	return l
 }
 
@@ -189,6 +213,9 @@ func (b *batch) want() []float64 {
 						dot += float64(b.q[i][(pos*b.heads+h)*b.headDim+
 							d]) * float64(b.k[i][(t*b.kvHeads+kvHead)*b.headDim+d])
 					}
+					if b.hides(t, pos) {
+						dot = math.Inf(-1)
+					}
 					dot *= b.opts.Scale
 					if b.opts.SoftCap > 0 {
 						dot = b.opts.SoftCap * math.Tanh(dot/b.opts.SoftCap)
@@ -243,6 +270,10 @@ func build(t testing.TB, backend compute.Backend, s shape, dtype dtypes.DType, a
 		opts := s.opts
 		if s.sinks {
 			opts.Sinks = Const(cache.Graph(), s.sinksOf())
+		}
+		if s.masked {
+			positions := Max(info.PosIDs, ZerosLike(info.PosIDs))
+			opts.Mask = Gather(Const(cache.Graph(), s.masks()), InsertAxes(positions, -1))
 		}
 		out := layout.RaggedPagedAttention(ConvertDType(in[1], dtype), cache, info, opts)
 		return []*Node{cache, ConvertDType(out, dtypes.Float32)}
@@ -330,7 +361,7 @@ func check(t *testing.T, f form, s shape, dtype dtypes.DType, tolerance float64,
 	for i, seqs := range batches {
 		b := newBatch(s, dtype, uint64(i), seqs...)
 		zero, old, all := b.ranges()
-		cache, _ := prepare(t, s.emptyCache(dtype, f.kernels), b, zero, old)
+		cache, _ := prepare(t, s.emptyCache(dtype, f.kernels && !s.masked), b, zero, old)
 		_, got := run(t, cache, b, old, all)
 		want := b.want()
 		for j := range got {

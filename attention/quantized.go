@@ -36,7 +36,17 @@ func (f format) heads() int {
 	if f.Packed == 0 {
 		return f.KVHeads
 	}
-	return (f.KVHeads + f.Packed - 1) / f.Packed * f.Packed
+	each := f.packedVectors()
+	return (each*f.KVHeads + f.Packed - 1) / f.Packed * f.Packed / each
+}
+
+// packedVectors is how many vectors a KV head has in a packed cache: its key and value are two, or half a register's
+// lanes each, and then one.
+func (f format) packedVectors() int {
+	if 2*f.HeadDim == tpuLanes {
+		return 1
+	}
+	return 2
 }
 
 // each is how many vectors a token has of a KV head.

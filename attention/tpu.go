@@ -23,29 +23,27 @@ type Step struct {
 	Stored                    bool // another layer has stored the keys and values
 }
 
-// ForTPU returns the layout for programs for TPU. A last axis that is not a multiple of 128 is padded to one there, or
-// the compiler transposes the whole cache and back. So caches of head dim 64 are packed if the backend has kernels for
-// all steps, which then also write the new keys and values. Other such caches are flat, and so are quantized ones.
+// ForTPU returns the layout for programs for TPU: packed, if the backend has kernels for all steps that also write the
+// new keys and values. Other caches whose last axis is not a multiple of 128 are flat, because it is padded to one
+// there, or the compiler transposes the whole cache and back. So are quantized ones.
 func (l Layout) ForTPU(backend compute.Backend, steps ...Step) Layout {
-	if l.Quantized() {
-		l.Flat = true
-		return l
-	}
-	if l.HeadDim%tpuLanes == 0 {
-		return l
-	}
 	packed := l
-	l.Flat = true
-	if !l.Paged || len(steps) == 0 || 2*l.HeadDim != tpuLanes || l.Shared {
+	packed.Packed = 4 / l.DType.Size()
+	l.Flat = l.Quantized() || l.HeadDim%tpuLanes != 0
+	if len(steps) == 0 || !l.format().canBePacked() {
 		return l
 	}
-	packed.Packed = 4 / l.DType.Size()
 	for _, s := range steps {
 		if s.Stored || !packed.hasKernel(backend, s) {
 			return l
 		}
 	}
 	return packed
+}
+
+// canBePacked reports whether there is a packed form of the cache.
+func (f format) canBePacked() bool {
+	return f.Paged && !f.Shared && !f.quantized() && (2*f.HeadDim == tpuLanes || f.HeadDim%tpuLanes == 0)
 }
 
 // attentionOp is the composite of [Layout.RaggedPagedAttention].
@@ -93,13 +91,17 @@ func (s Step) batchShapes() []shapes.Shape {
 // HasTPUKernel reports whether the backend has a kernel for a step with the layout that [Layout.ForTPU] makes of this
 // one.
 func (l Layout) HasTPUKernel(backend compute.Backend, s Step) bool {
-	switch {
-	case l.Quantized() || l.Shared || !l.Paged:
+	if !l.format().canBePacked() {
 		return false
-	case l.HeadDim%tpuLanes != 0:
-		l.Packed = 4 / l.DType.Size()
-		return 2*l.HeadDim == tpuLanes && !s.Stored &&
-			control.HasKernel(backend, updateOp, newUpdateOptions(l.Paged, s.Options), updateInputs(l, s))
+	}
+	packed := l
+	packed.Packed = 4 / l.DType.Size()
+	options := newUpdateOptions(l.Paged, s.Options)
+	if !s.Stored && control.HasKernel(backend, updateOp, options, updateInputs(packed, s)) {
+		return true
+	}
+	if l.HeadDim%tpuLanes != 0 {
+		return false
 	}
 	inputs := append([]shapes.Shape{shapes.Make(s.DType, s.Tokens, s.Heads, l.HeadDim), l.Shape()},
 		s.batchShapes()...)
@@ -116,6 +118,17 @@ func (l Layout) HasTPUKernel(backend compute.Backend, s Step) bool {
 func (l Layout) Attend(q, k, v, cache *Node, batch tokenqueue.PageBatchInfo, opts Options) (out, updated *Node) {
 	if k == nil {
 		return l.RaggedPagedAttention(q, cache, batch, opts), cache
+	}
+	if opts.Mask != nil { // the kernels that store have no masks
+		mask := opts.Mask
+		opts.Mask = nil
+		if l.Packed > 0 {
+			_, updated = l.Attend(q, k, v, cache, batch, opts)
+		} else {
+			updated = l.Update(cache, batch, k, v)
+		}
+		opts.Mask = mask
+		return l.RaggedPagedAttention(q, updated, batch, opts), updated
 	}
 	plain := func(in []*Node) []*Node {
 		b := batch

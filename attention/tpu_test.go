@@ -112,8 +112,14 @@ func TestKernelInTPUProgram(t *testing.T) {
 					t.Errorf("the kernels are %+v", used)
 				}
 				checkInPlace(t, e, s, s.layout(b))
-				if hlo, _ := e.OptimizedHLO(); strings.Count(hlo, `custom_call_target="tpu_custom_call"`) != 1 {
+				hlo, _ := e.OptimizedHLO()
+				if strings.Count(hlo, `custom_call_target="tpu_custom_call"`) != 1 {
 					t.Error("the optimized form does not call the kernel once")
+				}
+				if stores := s.layout(b).Packed > 0; stores && strings.Contains(hlo, " scatter(") {
+					t.Error("keys and values are scattered")
+				} else if s.pageSize >= 64 && !stores {
+					t.Error("the kernel does not store keys and values")
 				}
 			})
 		}

@@ -47,9 +47,16 @@ func openAdapters(t testing.TB, model *models.Checkpoint, names ...string) (list
 // fastAdapters are the goldens of the fast tests: unfused and fused tensors, stored rotations, an expert model.
 var fastAdapters = []string{"llama3", "llama3-stable", "qwen2", "phi3", "glm4", "qwen3-moe"}
 
+// mergedAdapters are those that rows cannot have, but that can be folded into the weights: of DoRA, of embeddings and
+// the output matrix.
+var mergedAdapters = []string{"llama3-dora", "phi3-dora", "llama3-head"}
+
 // Tokens and log-probabilities with an adapter are those of transformers with PEFT.
 func TestAdaptersEqualPEFT(t *testing.T) {
 	for _, c := range adapterCases(t) {
+		if slices.Contains(mergedAdapters, c.Adapter) {
+			continue
+		}
 		t.Run(c.Adapter, func(t *testing.T) {
 			if !slices.Contains(fastAdapters, c.Adapter) {
 				testenv.Slow(t)
@@ -110,10 +117,10 @@ func asPEFT(t *testing.T, c adapterCase, got map[string]*engine.Completion) {
 	}
 }
 
-// A checkpoint with an adapter folded in generates what the adapter of a row does.
+// A checkpoint with an adapter folded in generates what transformers with PEFT do.
 func TestMergedAdapterEqualsPEFT(t *testing.T) {
 	for _, c := range adapterCases(t) {
-		if c.Adapter != "llama3" && c.Adapter != "phi3" && c.Adapter != "glm4" {
+		if !slices.Contains(append([]string{"llama3", "phi3", "glm4"}, mergedAdapters...), c.Adapter) {
 			continue
 		}
 		t.Run(c.Adapter, func(t *testing.T) {
@@ -250,6 +257,14 @@ func TestAdaptersRefuse(t *testing.T) {
 	err := checker.Check(r)
 	if err == nil || !strings.Contains(err.Error(), `adapter is "other", which is not one of the job's: llama3, `) {
 		t.Errorf("an unknown adapter: %v", err)
+	}
+	for name, want := range map[string]string{"llama3-dora": "is of DoRA (use_dora)",
+		"llama3-head": "is of the output matrix"} {
+		merged := cfg
+		merged.Adapters = openAdapters(t, cfg.Model, name)
+		if _, err := merged.Plan(); err == nil || !strings.Contains(err.Error(), want+", which rows cannot have") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 	without := cfg
 	without.Adapters = nil

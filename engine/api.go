@@ -85,7 +85,7 @@ const (
 	FinishError  = admit.FinishError
 )
 
-// The features, but for those of [MeasuresNamed].
+// The features, but for those of [FeaturesOfColumns].
 const (
 	Penalties    = feature.Penalties    // repetition_penalty, frequency_penalty, presence_penalty
 	MaskedTokens = feature.MaskedTokens // structured output, allowed_token_ids, bad_words
@@ -155,8 +155,9 @@ func ReadSnapshotInfo(r io.Reader) (SnapshotInfo, error) { return prefixes.ReadS
 // FeaturesOf are the features that requests with these settings ask for.
 func FeaturesOf(s sampling.Settings) Features { return admit.FeaturesOf(s) }
 
-// MeasuresNamed returns the features of the measures among names: see [Completion].Measures.
-func MeasuresNamed(names ...string) Features { return feature.MeasuresNamed(names...) }
+// FeaturesOfColumns returns the features that report the columns of these names: see Measures and Experts of
+// [Completion].
+func FeaturesOfColumns(names ...string) Features { return feature.OfColumns(names...) }
 
 // ScoringFeatures are the features of requests with so many of the likeliest tokens with each of the completion, and
 // with each of the prompt; less than 0 if the prompt is not scored.
@@ -180,5 +181,5 @@ func WithRun(runs []WeightsRun, first int, version string) []WeightsRun {
 	return schedule.WithRun(runs, first, version)
 }
 
-// FeatureNames are the names of all features.
-func FeatureNames() []string { return (^Features(0)).Names() }
+// FeatureNames are the names of all features that a config may name.
+func FeatureNames() []string { return (^feature.Experts).Names() }

@@ -39,7 +39,7 @@ func (w *besideRuns) work(operations int) {
 	ctx := context.Background()
 	for range operations {
 		w.done++
-		what := []string{"extend", "fork", "cut", "draw", "score", "save", "close", "reserve"}[w.rng.IntN(8)]
+		what := []string{"extend", "fork", "cut", "draw", "score", "save", "close", "reserve", "pass"}[w.rng.IntN(9)]
 		if len(w.tree) == 0 {
 			what = "open"
 		}
@@ -100,6 +100,12 @@ func (w *besideRuns) work(operations int) {
 			}
 		case "reserve":
 			err = c.Reserve(1)
+		case "pass":
+			tokens := sharing(uint64(w.done), 1+w.rng.IntN(20))
+			_, err = c.Forward(ctx, contexts.Pass{Tokens: tokens, Sees: func(int, int) bool { return false }})
+			if err == nil {
+				err = c.TruncateCommitted(len(tokens))
+			}
 		case "close":
 			err = c.Close()
 			w.tree = slices.DeleteFunc(w.tree, func(o *contexts.Context) bool { return o == c })

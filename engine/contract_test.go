@@ -104,6 +104,8 @@ func sameBytes(t *testing.T, want, got map[string]*engine.Completion, all bool) 
 			t.Errorf("%s: the same tokens, but other bits of logprobs", key)
 		case scoresOf(g) != scoresOf(w):
 			t.Errorf("%s: the same tokens, but other bits of the likeliest ones or of the prompt", key)
+		case !slices.Equal(g.Experts, w.Experts):
+			t.Errorf("%s: the same tokens, but other experts", key)
 		case g.FinishReason != w.FinishReason:
 			t.Errorf("%s: finish reason %s, want %s", key, g.FinishReason, w.FinishReason)
 		}

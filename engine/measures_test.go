@@ -21,7 +21,7 @@ func TestEntropiesOfTokens(t *testing.T) {
 		return requests
 	}
 	e := contractEngine(t, func(c *engine.Config) {
-		c.Features = engine.MeasuresNamed("entropy") | engine.ScoringFeatures(256, -1)
+		c.Features = engine.FeaturesOfColumns("entropy") | engine.ScoringFeatures(256, -1)
 	})
 	got := collect(t, e, withAll()...)
 	for key, want := range wantOfContract(t) {

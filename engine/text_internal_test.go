@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/gomlx/compute"
@@ -41,6 +42,24 @@ func (b textBuilder) Compile() (compute.Executable, error) {
 	return nil, errNotCompiled
 }
 
+// textsOf returns the texts of an engine's programs.
+func textsOf(t *testing.T, backend *xla.Backend, cfg Config) *texts {
+	t.Helper()
+	built := &texts{Backend: backend}
+	cfg.Backend = built
+	settled, err := config.Settle(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gr := settled.Graphs()
+	for _, p := range gr.Programs() {
+		if _, err := gr.Compile(built, p); !errors.Is(err, errNotCompiled) {
+			t.Fatal(err)
+		}
+	}
+	return built
+}
+
 // An engine's programs have the same text whenever they are built: caches find compiled ones by it, those that another
 // machine compiled too, and processes that run one model together have to have the same.
 func TestProgramsHaveOneText(t *testing.T) {
@@ -56,19 +75,8 @@ func TestProgramsHaveOneText(t *testing.T) {
 					}
 					var built [2]*texts
 					for i := range built {
-						built[i] = &texts{Backend: backend}
-						cfg := Config{Model: testenv.Model(t, family), Backend: built[i], MaxSeqs: 4, KVMemory: 8 << 20,
-							Layers: layers, Contexts: 2, Features: all}
-						settled, err := config.Settle(cfg)
-						if err != nil {
-							t.Fatal(err)
-						}
-						gr := settled.Graphs()
-						for _, p := range gr.Programs() {
-							if _, err := gr.Compile(built[i], p); !errors.Is(err, errNotCompiled) {
-								t.Fatal(err)
-							}
-						}
+						built[i] = textsOf(t, backend, Config{Model: testenv.Model(t, family), MaxSeqs: 4,
+							KVMemory: 8 << 20, Layers: layers, Contexts: 2, Features: all})
 					}
 					for i, text := range built[0].all {
 						if !bytes.Equal(text, built[1].all[i]) {
@@ -77,6 +85,20 @@ func TestProgramsHaveOneText(t *testing.T) {
 					}
 				})
 			}
+		}
+	}
+}
+
+// A program that reports no experts has no array of them: the text of a mixture's program is that without the feature.
+func TestProgramsWithoutExperts(t *testing.T) {
+	for features, has := range map[Features]bool{0: false, feature.Experts: true} {
+		built := textsOf(t, testenv.XLA(t), Config{Model: testenv.Model(t, "mixtral"), MaxSeqs: 4, KVMemory: 8 << 20,
+			PrefillTokens: 48, Features: features})
+		// By layer, the experts of each token of a step: 2 of 48 prompt tokens, and of 16 that decode.
+		array := []byte("tensor<2x128xi32>")
+		found := slices.ContainsFunc(built.all, func(text []byte) bool { return bytes.Contains(text, array) })
+		if found != has {
+			t.Errorf("features %q: an array of experts: %v, want %v", features, found, has)
 		}
 	}
 }

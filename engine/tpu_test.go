@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/gomlx/compute/dtypes"
@@ -32,6 +33,9 @@ func TestTPUProgramsOnTheCPU(t *testing.T) {
 	}{
 		{"head_dim 128", engine.Config{Model: dummyHeads128(), PageSize: 16}, 1, 24, 0.02, 1},
 		{"head_dim 128 on two devices", engine.Config{Model: dummyHeads128(), PageSize: 16}, 2, 24, 0.02, 1},
+		{"keys stored by the kernel", engine.Config{Model: longHeads128(), PageSize: 64}, 1, 24, 0.02, 4},
+		{"keys stored by the kernel on two devices", engine.Config{Model: longHeads128(), PageSize: 64}, 2, 24, 0.02,
+			4},
 		{"SmolLM2", engine.Config{Model: testenv.SmolLM2(t), PageSize: 32, Layers: engine.LayersLoop}, 1, 8,
 			0.3, 1},
 		{"sinks, and a window of 128", engine.Config{Model: dummySinks(t), PageSize: 16}, 1, 48, 0.02, 4},
@@ -69,6 +73,61 @@ func TestTPUProgramsOnTheCPU(t *testing.T) {
 			}
 			compareDraws(t, draws[xla.KernelsAuto], draws[xla.KernelsOff], c.tolerance)
 		})
+	}
+}
+
+// Under the kernels' form for CPUs no bit of a completion depends on what else runs, on where prompts are cut, or on
+// the page size. Prompts take several steps and blocks of context.
+func TestBytesOfTPUProgramsOnTheCPU(t *testing.T) {
+	testenv.Slow(t)
+	model := longHeads128()
+	var requests []*engine.Request
+	for i, length := range []int{290, 41, 1, 270, 100} {
+		prompt := make([]int32, length)
+		for j := range prompt {
+			prompt[j] = int32(17 + (i%3*131+j*j*29+j*7)%900) // the first and the fourth share 270 tokens
+		}
+		requests = append(requests, greedy(fmt.Sprint(i), prompt, 12))
+	}
+	var want map[string]*engine.Completion
+	for _, pageSize := range []int{64, 128} {
+		cfg := engine.Config{Model: model, PageSize: pageSize, Backend: testenv.TPUOnCPU(t, xla.KernelsAuto, 1),
+			DType: dtypes.BFloat16, MaxSeqs: 2, PrefillTokens: 32, MaxModelLen: 512,
+			KVMemory: 1536 * 2 * 2 * 2 * 128 * 2}
+		e, err := engine.New(context.Background(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		together := collect(t, e, requests...)
+		if want == nil {
+			want = together
+		}
+		compareBytes(t, fmt.Sprintf("pages of %d tokens", pageSize), together, want)
+		for i := range requests {
+			alone := collect(t, e, requests[len(requests)-1-i])
+			for key, c := range alone {
+				compareBytes(t, fmt.Sprintf("alone, pages of %d tokens", pageSize),
+					map[string]*engine.Completion{key: c}, map[string]*engine.Completion{key: want[key]})
+			}
+		}
+		if used := cfg.Backend.(*xla.Backend).KernelUses(); !inKernel(used) {
+			t.Errorf("attention is not in the kernel: %+v", used)
+		}
+	}
+}
+
+// compareBytes finds the same tokens and logprobs in both, to the bit.
+func compareBytes(t *testing.T, what string, got, want map[string]*engine.Completion) {
+	t.Helper()
+	for key, w := range want {
+		g := got[key]
+		if g == nil || g.Err != nil || w.Err != nil {
+			t.Fatalf("%s, %s: got %+v, want %+v", what, key, g, w)
+		}
+		if !slices.Equal(g.Tokens, w.Tokens) || !slices.Equal(g.Logprobs, w.Logprobs) {
+			t.Errorf("%s, request %s:\n%v %v\nwant\n%v %v", what, key, g.Tokens, g.Logprobs, w.Tokens, w.Logprobs)
+		}
 	}
 }
 
@@ -137,6 +196,13 @@ func dummyHeads128() *models.Checkpoint {
 		Ropes: []models.Rope{{Theta: 1e4}}, EOS: []int32{2}, DType: dtypes.BFloat16}
 	c.SetLayers(c.LlamaLayer())
 	return models.Dummy(c, 0)
+}
+
+// longHeads128 is dummyHeads128 with room for sequences of several blocks of context.
+func longHeads128() *models.Checkpoint {
+	c := *dummyHeads128()
+	c.Config.MaxPositions = 512
+	return &c
 }
 
 // dummySinks is a small gpt-oss of random weights.

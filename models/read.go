@@ -69,13 +69,16 @@ func (c *Checkpoint) ReadColumns(name string, dtype dtypes.DType, columns []Span
 	return flat, t.named(name, err)
 }
 
-// Addend is scale * B*A, which is added to a matrix as it is read.
+// Addend is scale * B*A, which is added to a matrix as it is read. With Magnitude each row of the sum is then scaled to
+// that length.
 type Addend struct {
 	Tensor string
 	Rank   int
 	Scale  float32
 	A      []float32 // [Rank, in]
 	B      []float32 // [out, Rank]
+	// Magnitude [out] is the length of each row in the end; nil leaves them as they are.
+	Magnitude []float32
 }
 
 // Add adds to matrices: Read and its kin return the sums, computed in float32 and rounded once. identity becomes part

@@ -2,6 +2,7 @@ package models
 
 import (
 	"github.com/gomlx/compute/dtypes"
+	"math"
 
 	"github.com/quire/quire/backend/blocks"
 	"github.com/quire/quire/models/arch"
@@ -126,8 +127,23 @@ func (t *tensor) plus(add Addend) *tensor {
 			for i, d := range delta {
 				dst[i] += float32(add.Scale * d)
 			}
+			if add.Magnitude != nil {
+				scaleTo(dst[:width], add.Magnitude[row])
+			}
 			dst = dst[width:]
 		}
 	}
 	return &sum
+}
+
+// scaleTo scales a row to a length.
+func scaleTo(row []float32, length float32) {
+	squares := 0.0
+	for _, x := range row {
+		squares += float64(x) * float64(x)
+	}
+	factor := float32(float64(length) / math.Sqrt(squares))
+	for i := range row {
+		row[i] *= factor
+	}
 }

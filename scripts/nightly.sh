@@ -120,6 +120,17 @@ python_clusters() { # the examples of Ray Data and Spark, on local clusters
 	(cd python && PYTHONPATH=. QUIRE_SAMPLE=$PWD/../bin/sample "../$venv/bin/python" -m pytest -q -rs \
 		tests/test_clusters.py)
 }
+rl() { # the loop of docs/rl.md and its log-probabilities, with PyTorch
+	local peers=${QUIRE_CACHE:-$HOME/.cache/quire}/peers venv=$logs/rl
+	[ -x "$peers/python/bin/python" ] || {
+		echo "warning: bench/peers/setup.sh was not run: there is no PyTorch for the loop of docs/rl.md"
+		return 0
+	}
+	[ -x $venv/bin/python ] || "$peers/python/bin/python" -m venv $venv || return 1
+	ls -d "$peers"/python/lib/python3*/site-packages >"$(ls -d $venv/lib/python3*/site-packages)/peers.pth"
+	$venv/bin/pip install -q pyarrow pytest || return 1
+	(cd python && PYTHONPATH=. QUIRE_SAMPLE=$PWD/../bin/sample "../$venv/bin/python" -m pytest -q -rs tests/test_rl.py)
+}
 wheel() { make dist && scripts/dist/try.sh; } # what users install, in an empty environment
 manifests() { $GO -C deploy/validate test -count=1 ./...; }
 
@@ -157,7 +168,7 @@ END
 }
 compiled='Accelerators|ForTPU|ForGPU' # tests that have a separate step
 every="plugins all_tests engine levels processors race fuzz vulnerabilities benchmarks answers grammars lm_eval_scores"
-every="$every manifests python_clusters wheel accelerators libtpus shapes"
+every="$every manifests python_clusters rl wheel accelerators libtpus shapes"
 failed=0
 begun=$(date +%s)
 commit=$(git rev-parse --short=12 HEAD)

@@ -20,7 +20,7 @@ func (c *Conversation) Result(failure error) completion.Result {
 	r.Conversation = completion.Conversation{Turns: len(c.turns), Messages: c.messages(), Mask: []int32{}}
 	r.TokenIDs, r.CompletionTokens = []int32{}, 0
 	r.Logprobs, r.ProcessedLogprobs, r.TopIDs, r.TopLogprobs = nil, nil, nil, nil
-	r.Measures = completion.Result{}.Measures
+	r.Measures, r.Experts = completion.Result{}.Measures, nil
 	before := 0 // tokens of the turns before and of their prompts
 	for i := range c.turns {
 		t := &c.turns[i]
@@ -82,6 +82,9 @@ func (c *Conversation) insert(r *completion.Result, tokens []int32) {
 	for m := range first.Measures {
 		fill(&between.Measures[m], first.Measures[m])
 	}
+	if n := len(first.TokenIDs); n > 0 && first.Experts != nil {
+		between.Experts = make([]uint16, len(first.Experts)/n*len(tokens))
+	}
 	if first.TopIDs != nil {
 		for range tokens {
 			between.TopIDs, between.TopLogprobs = append(between.TopIDs, []int32{}), append(between.TopLogprobs,
@@ -97,6 +100,7 @@ func joinLists(to, from *completion.Result) {
 	join(&to.ProcessedLogprobs, from.ProcessedLogprobs)
 	join(&to.TopIDs, from.TopIDs)
 	join(&to.TopLogprobs, from.TopLogprobs)
+	join(&to.Experts, from.Experts)
 	for m := range from.Measures {
 		join(&to.Measures[m], from.Measures[m])
 	}

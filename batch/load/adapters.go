@@ -77,6 +77,9 @@ func openAdapter(ctx context.Context, p *process.Process, place string, model *m
 	error) {
 	folder := place
 	switch {
+	case filepath.Ext(place) == adapter.Extension && (models.OnHub(place) || storage.IsRemote(place)):
+		return nil, fmt.Errorf("adapter %s: GGUF files of adapters are read from this machine: fetch it first",
+			storage.Redact(place))
 	case models.OnHub(place):
 		dir, err := models.FetchFiles(place, adapter.ConfigFile, adapter.WeightsFile)
 		if err != nil {

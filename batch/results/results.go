@@ -99,6 +99,9 @@ func (m *Maker) onRequest(r *completion.Result, row *promptset.Row, done *engine
 			r.ProcessedLogprobs = []float32{}
 		}
 	}
+	if slices.Contains(m.Columns, "experts") {
+		r.Experts = append([]uint16{}, done.Experts...)
+	}
 	for number, values := range done.Measures {
 		if name := schedule.Measure(number).String(); slices.Contains(m.Columns, name) {
 			r.SetMeasure(name, values)

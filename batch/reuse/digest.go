@@ -38,6 +38,9 @@ func asWritten(r completion.Result, excluded []string) completion.Result {
 	if len(r.ProcessedLogprobs) == 0 {
 		r.ProcessedLogprobs = nil
 	}
+	if len(r.Experts) == 0 {
+		r.Experts = nil
+	}
 	for m := range r.Measures {
 		if len(r.Measures[m]) == 0 {
 			r.Measures[m] = nil

@@ -15,15 +15,11 @@ type Extras struct {
 	Columns     []string `json:"columns,omitempty"` // sorted
 }
 
-// kept reports whether a part has the values of a column only if the job asks for it. The values of the other columns
+// extrasOfColumns takes columns whose values a part has only if the job asks for them. The values of the other columns
 // on request follow from a completion, from its parameters, or from its prompt.
-func kept(column string) bool {
-	return column == "processed_logprobs" || completion.IsMeasure(column)
-}
-
 func extrasOfColumns(columns []string) (e Extras) {
 	for _, c := range columns {
-		if kept(c) {
+		if completion.IsReported(c) {
 			e.Columns = append(e.Columns, c)
 		}
 	}
@@ -70,8 +66,5 @@ func (e Extras) Strip(r *completion.Result) {
 	if e.PromptTop == 0 {
 		r.PromptTopIDs, r.PromptTopLogprobs = nil, nil
 	}
-	if !slices.Contains(e.Columns, "processed_logprobs") {
-		r.ProcessedLogprobs = nil
-	}
-	r.KeepMeasures(e.Columns)
+	r.KeepReported(e.Columns)
 }

@@ -58,13 +58,19 @@ func Page(ctx context.Context, files vfs.FS, output, workDir string) (*report.Pa
 		}
 	}
 	describe(ctx, files, page, meta, out)
+	versions := completion.Versions{}
 	for c, err := range out.Completions(ctx) {
 		if err != nil {
 			return nil, err
 		}
+		versions.Add(&c.Result)
 		page.Add(report.Completion{ID: c.ID, Generation: c.Generation, Prompt: c.Prompt(),
 			Text: strings.Join(c.Readable(), "\n"), FinishReason: c.FinishReason, PromptTokens: c.PromptTokens,
 			CompletionTokens: c.CompletionTokens, Err: c.Err, MeanLogprob: meanOf(c.Logprobs)})
+	}
+	page.Versions = map[string]report.Generated{}
+	for version, n := range versions {
+		page.Versions[version] = report.Generated(n)
 	}
 	return page, nil
 }

@@ -115,7 +115,8 @@ func (s *Spec) EngineConfig() engine.Config {
 	cfg := s.Engine.Config()
 	cfg.AdapterSlots = s.Adapters.Slots
 	cfg.Features |= engine.FeaturesOf(s.Sampling.Sampling) |
-		engine.ScoringFeatures(s.Sampling.TopLogprobs, s.Sampling.PromptLogprobs) | engine.MeasuresNamed(s.Columns...)
+		engine.ScoringFeatures(s.Sampling.TopLogprobs, s.Sampling.PromptLogprobs) |
+		engine.FeaturesOfColumns(s.Columns...)
 	if len(s.Sampling.LogitBias) > 0 {
 		cfg.Features |= engine.Biases
 	}

@@ -13,10 +13,11 @@ import (
 
 // event is a line of the file.
 type event struct {
-	Start   *Start `json:"start,omitempty"`
-	Point   *Point `json:"point,omitempty"`
-	Slowest []Row  `json:"slowest,omitempty"`
-	End     *End   `json:"end,omitempty"`
+	Start   *Start   `json:"start,omitempty"`
+	Point   *Point   `json:"point,omitempty"`
+	Weights *Weights `json:"weights,omitempty"`
+	Slowest []Row    `json:"slowest,omitempty"`
+	End     *End     `json:"end,omitempty"`
 }
 
 // End is how a run ended.
@@ -75,11 +76,18 @@ func (s *Series) loop() {
 		s.run.mu.Lock()
 		start, ready := s.run.start, !s.run.start.Time.IsZero()
 		slowest := slices.Clone(s.run.slowest)
+		var weights []Weights
+		if ready {
+			weights, s.run.weights = s.run.weights, nil
+		}
 		s.run.mu.Unlock()
 		if ready {
 			if !started {
 				started = true
 				s.write(event{Start: &start})
+			}
+			for _, w := range weights {
+				s.write(event{Weights: &w})
 			}
 			p := s.run.point()
 			s.write(event{Point: &p})
@@ -126,6 +134,7 @@ type Process struct {
 	Name    string // set by the reader; the file has none
 	Start   Start
 	Points  []Point
+	Weights []Weights // that its engines took, in order; none if the job's weights stay
 	Slowest []Row
 	End     *End // nil if it was killed
 	// Written is when the file was last written; set only for the last process in it.
@@ -144,8 +153,9 @@ func (p *Process) Fresh(now time.Time) bool {
 
 // Bounds of what is read, because anybody with access to the folder may have written the file.
 const (
-	maxLine   = 1 << 20
-	maxPoints = 1 << 20
+	maxLine    = 1 << 20
+	maxPoints  = 1 << 20
+	maxWeights = 1 << 16
 )
 
 // Read reads a file of points. Incomplete lines are skipped.
@@ -184,6 +194,9 @@ func read(r io.Reader) ([]Process, error) {
 				return nil, fmt.Errorf("it has more than %d points", maxPoints)
 			}
 			p.Points = append(p.Points, *e.Point)
+		}
+		if e.Weights != nil && len(p.Weights) < maxWeights {
+			p.Weights = append(p.Weights, *e.Weights)
 		}
 		if e.Slowest != nil {
 			p.Slowest = e.Slowest[:min(len(e.Slowest), slowestRows)]

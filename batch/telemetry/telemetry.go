@@ -51,6 +51,21 @@ type Start struct {
 	Pages   int       `json:"pages"`
 }
 
+// Weights are weights that the engine of a run took.
+type Weights struct {
+	Name    string    `json:"name"` // "" for the weights that the engine was opened with
+	Version string    `json:"version"`
+	Time    time.Time `json:"time"`
+	// LoadSeconds is how long they were loaded alongside the run, WaitSeconds how long they then waited, and
+	// StopSeconds how long the device did nothing.
+	LoadSeconds float64 `json:"load_seconds"`
+	WaitSeconds float64 `json:"wait_seconds"`
+	StopSeconds float64 `json:"stop_seconds"`
+	Bytes       int64   `json:"bytes"`
+	Restarted   int     `json:"restarted,omitempty"` // completions that were started again
+	Continued   int     `json:"continued,omitempty"` // completions whose later tokens have these weights
+}
+
 // slowestRows is how many of the slowest rows are recorded.
 const slowestRows = 20
 
@@ -64,6 +79,7 @@ type Run struct {
 	now      Point
 	peak     int // the maximum of pages in use since the last point
 	slowest  []Row
+	weights  []Weights // that the series does not have yet
 	ready    bool      // a call can be made
 	opening  time.Time // the time since which no call can be made
 	waiting  bool      // there is nothing to do
@@ -84,6 +100,7 @@ func (r *Run) Begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.began, r.start, r.now, r.peak, r.slowest = time.Now(), Start{}, Point{}, 0, nil
+	r.weights = nil
 	r.ready, r.waiting, r.opening = false, false, time.Now()
 }
 
@@ -128,6 +145,13 @@ func (r *Run) Started(s Start) {
 	r.start, r.ready, r.waiting, r.lastCall, r.err = s, true, false, time.Now(), ""
 	r.now.Before = max(r.now.Before, s.Before)
 	r.metrics.started(s, r.now.Before)
+}
+
+// Took records that the engine took weights.
+func (r *Run) Took(w Weights) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.weights = append(r.weights, w)
 }
 
 // Restored records a row whose completions were all in the journal.

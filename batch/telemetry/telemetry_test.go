@@ -164,7 +164,9 @@ func TestSeries(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(5 * time.Millisecond) // nothing before the engine is ready
+		r.Took(Weights{Version: "a"})
 		r.Started(start)
+		r.Took(Weights{Name: "step-1", Version: "b"})
 		var wg sync.WaitGroup
 		for range 3 {
 			wg.Go(func() {
@@ -190,7 +192,7 @@ func TestSeries(t *testing.T) {
 	for i, p := range all {
 		last := p.Points[len(p.Points)-1]
 		if p.Start.Slots != 16 || p.End == nil || p.End.Result != []string{"interrupted", "finished"}[i] ||
-			len(p.Slowest) != slowestRows {
+			len(p.Slowest) != slowestRows || len(p.Weights) != 2 || p.Weights[1].Name != "step-1" {
 			t.Errorf("%+v %+v", p.Start, p.End)
 		}
 		if last.Rows != 60 || last.Tokens != 3000 || last.Calls != 60 || last.PromptTokens != 300 ||

@@ -14,6 +14,7 @@ import (
 	"github.com/quire/quire/backend/setup"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/batch/telemetry"
 	"github.com/quire/quire/data/storage"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/models"
@@ -49,19 +50,7 @@ type layer struct {
 }
 
 // Taken is weights that the engine took.
-type Taken struct {
-	Name    string    `json:"name"` // "" for the weights that the engine was opened with
-	Version string    `json:"version"`
-	Time    time.Time `json:"time"`
-	// LoadSeconds is how long they were loaded alongside the run, WaitSeconds how long they then waited, and
-	// StopSeconds how long the device did nothing.
-	LoadSeconds float64 `json:"load_seconds"`
-	WaitSeconds float64 `json:"wait_seconds"`
-	StopSeconds float64 `json:"stop_seconds"`
-	Bytes       int64   `json:"bytes"`
-	Restarted   int     `json:"restarted,omitempty"` // completions that were started again
-	Continued   int     `json:"continued,omitempty"` // completions whose later tokens have these weights
-}
+type Taken = telemetry.Weights
 
 // New makes the watcher of a job; nil if it does not watch.
 func New(p *process.Process, j *spec.Job) *Watcher {
@@ -86,6 +75,7 @@ func (w *Watcher) note(t Taken) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.taken = append(w.taken, t)
+	w.process.Observer.Run.Took(t)
 }
 
 // Serve has the engine of a session take the newest weights, before it returns, and newer ones until stop.

@@ -156,6 +156,8 @@ func TestFeaturesKilledAtRandom(t *testing.T) {
 			drafts.more = []string{"--speculate", value}
 			killed("drafts "+value, uint64(10+i), drafts)
 		}
+		killed("experts", 8, newFeatureJobOf(t, "qwen3-moe", rows, promptset.FormatJSONL, "--columns",
+			"experts,entropy"))
 		killed("blocks", 9, newFeatureJobOf(t, "mixtral", rows, promptset.FormatJSONL, "--weights", "q8_0",
 			"--dtype", "bf16"))
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -116,12 +117,7 @@ func TestShardsBeginTogether(t *testing.T) {
 				}
 				return all
 			}
-			slots := func(o *spec.Job, found int) int {
-				if o.Engine.MaxSeqs > 0 {
-					return o.Engine.MaxSeqs
-				}
-				return found
-			}
+			longest := func(o *spec.Job, found int) int { return cmp.Or(o.Engine.MaxModelLen, found) }
 			opened := []int{}
 			environmentOf := func(found int, first func()) *cli.Environment {
 				env := &cli.Environment{Stdout: io.Discard, Stderr: io.Discard, FS: vfs.OS}
@@ -130,22 +126,22 @@ func TestShardsBeginTogether(t *testing.T) {
 						first()
 						first = nil
 					}
-					e.maxSeqs = slots(o, found)
-					opened = append(opened, slots(o, found))
+					e.longest = longest(o, found)
+					opened = append(opened, e.longest)
 				}}
 				return env
 			}
 			// While the first opens its engine, the second does all of its work, on a machine that has room for more.
-			code := sampleMain(args("0/2", out), environmentOf(4, func() {
-				if code := sampleMain(args("1/2", out), environmentOf(9, nil)); code != 0 {
+			code := sampleMain(args("0/2", out), environmentOf(400, func() {
+				if code := sampleMain(args("1/2", out), environmentOf(900, nil)); code != 0 {
 					t.Errorf("the second: %d", code)
 				}
 			}))
-			if code != 0 || fmt.Sprint(opened) != "[9 4 9]" {
-				t.Errorf("%d, engines of %v slots", code, opened)
+			if code != 0 || fmt.Sprint(opened) != "[900 400 900]" {
+				t.Errorf("%d, engines of %v tokens a sequence", code, opened)
 			}
 			code, said := sampleFake("run", "-m", model, "-i", in, "-o", filepath.Join(dir, "alone-"+name),
-				"--part-rows", "5", "--format", "jsonl", "--max-seqs", "9")
+				"--part-rows", "5", "--format", "jsonl", "--max-model-len", "900")
 			if code != 0 {
 				t.Fatal(said)
 			}
@@ -158,8 +154,8 @@ func TestShardsBeginTogether(t *testing.T) {
 				other = url("other")
 			}
 			var text strings.Builder
-			env := environmentOf(4, func() {
-				if code := sampleMain(args("1/3", other), environmentOf(4, nil)); code != 0 {
+			env := environmentOf(400, func() {
+				if code := sampleMain(args("1/3", other), environmentOf(400, nil)); code != 0 {
 					t.Errorf("the second: %d", code)
 				}
 			})

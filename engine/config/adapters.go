@@ -31,6 +31,11 @@ func settleAdapters(s *Settled) error {
 	case c.Hosts != nil:
 		return errors.New("adapters of a model on several hosts are not supported")
 	}
+	for _, a := range c.Adapters {
+		if err := a.ForRows(); err != nil {
+			return err
+		}
+	}
 	for _, a := range c.arrays() {
 		if f, ok := a.Matrix(); ok && f.InSlices() {
 			return setting.Errorf("adapters of matrices in blocks as large as %s are not supported on this backend: "+

@@ -79,8 +79,11 @@ func checkKernelsOf(t *testing.T, store *mosaic.Store, model *models.Checkpoint,
 			t.Fatalf("%s: %v", name, err)
 		}
 		if got := call.Payload.Blocks.Queries; s.Options.OneTokenPerSeq && got != 8 &&
-			r.Kernel == mosaic.RaggedPagedAttention { // the other one has both ways
+			r.Kernel == mosaic.RaggedPagedAttention {
 			t.Errorf("%s: a decode step has blocks of %d queries", name, got)
+		}
+		if form := call.Payload.Form; form != "" && (form == mosaic.FormDecode) != s.Options.OneTokenPerSeq {
+			t.Errorf("%s: a step with one token a sequence, %t, has form %q", name, s.Options.OneTokenPerSeq, form)
 		}
 	}
 }
@@ -260,9 +263,9 @@ func devicesIn(t *testing.T, topology string) int {
 
 // kernelFor asks for the kernel of a step as the backend does.
 func kernelFor(l attention.Layout, s attention.Step) mosaic.Request {
-	kernel := mosaic.RaggedPagedAttention
-	if l.HeadDim == 64 {
-		kernel = mosaic.PagedAttentionUpdate
+	kernel := mosaic.PagedAttentionUpdate
+	if l.HeadDim != 64 && l.PageSize < 64 { // small pages have the kernel that only attends
+		kernel = mosaic.RaggedPagedAttention
 	}
 	return mosaic.Request{
 		Kernel: kernel,
@@ -270,6 +273,6 @@ func kernelFor(l attention.Layout, s attention.Step) mosaic.Request {
 			DType: mosaic.DTypeName(s.DType), KVDType: mosaic.DTypeName(l.DType), Scale: s.Options.Scale,
 			Window: s.Options.Window, SoftCap: s.Options.SoftCap, Sinks: s.Sinks},
 		Sizes:          mosaic.Sizes{Pages: l.Pages, Seqs: s.Seqs, PagesPerSeq: s.PagesPerSeq, Tokens: s.Tokens},
-		OneTokenPerSeq: s.Tokens <= s.Seqs,
+		OneTokenPerSeq: s.Options.OneTokenPerSeq,
 	}
 }

@@ -56,6 +56,13 @@ func (s *Settled) settle() (err error) {
 	z.Paged, z.LayerLoop = kv == paged, layers == LayersLoop
 	z.Contexts, z.Features, z.Vocabulary = c.Contexts, c.Features, model.VocabSize
 	z.BlockPages = device.BlockPages
+	if z.Features.Has(feature.Experts) {
+		layers, chosen, err := model.Routing()
+		if err != nil {
+			return setting.Errorf("`columns` has experts, and %w: leave it out", err)
+		}
+		z.Routes = layers * chosen
+	}
 	z.Stops, _ = StopTables(c)
 	z.MaxRounds = cmp.Or(c.MaxRounds, defaultMaxRounds)
 	z.PrefillTokens = cmp.Or(c.PrefillTokens, c.defaultPrefillTokens(s.WeightBytes, s.Parameters, s.Devices))

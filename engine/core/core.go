@@ -86,6 +86,9 @@ func (c *Core) Program(name string) *device.Compiled {
 	return p
 }
 
+// LaterProgram returns a program that may be [device.Program.Later].
+func LaterProgram(c *Core, name string) (*device.Compiled, error) { return c.programs.waitLater(name) }
+
 // Executables returns the compiled programs by their names, to be looked at. Those that a job may do without are
 // compiled for it, and waited for.
 func (c *Core) Executables() map[string]compute.Executable {

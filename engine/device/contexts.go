@@ -1,6 +1,8 @@
 package device
 
 import (
+	"slices"
+
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
@@ -16,11 +18,11 @@ import (
 // contexts run the verbs of contexts, and score tokens for them.
 type contexts struct{ recorder }
 
-// programs returns the programs for contexts.
+// programs returns the programs for contexts. Layers that keep states have no masks.
 func (c contexts) programs() []Program {
 	scoreIn := tree.Make[ScoreInput](c.StepTokens())
-	verbArrays, scoreArrays := tree.Arrays(c.NewVerbs()), tree.Arrays(&scoreIn)
-	return []Program{
+	verbArrays, scoreArrays, passArrays := tree.Arrays(c.NewVerbs()), tree.Arrays(&scoreIn), tree.Arrays(c.NewPass())
+	all := []Program{
 		{
 			Name: Verbs, Input: packed(verbArrays), twin: twinOf[VerbsOutput],
 			build: func(st state, _ weights, nodes []*Node) (state, any, []*Node) {
@@ -36,7 +38,18 @@ func (c contexts) programs() []Program {
 				return st, out, nil
 			},
 		},
+		{
+			Name: Pass, Weights: true, Input: packed(passArrays), twin: twinOf[PassOutput], Later: true,
+			build: func(st state, w weights, nodes []*Node) (state, any, []*Node) {
+				st, out := c.pass(st, w.Weights, tree.Of[passInput](passArrays, nodes))
+				return st, out, nil
+			},
+		},
 	}
+	if c.Model.HasStates() {
+		all = slices.DeleteFunc(all, func(p Program) bool { return p.Name == Pass })
+	}
+	return all
 }
 
 func (c contexts) verbs(st state, in verbs) (state, verbsOutput) {
@@ -94,20 +107,8 @@ func (c contexts) beginVerbs(st state) state {
 // score runs tokens of one row through the model, and returns the log probabilities of the tokens that follow them.
 func (c contexts) score(st state, w decoder.Weights, in scoreInput) (state, scoreOutput) {
 	g := in.Row.Graph()
-	st = c.beginVerbs(st)
 	t, slots := c.StepTokens(), c.Slots
-	place := Iota(g, shapes.Make(dtypes.Int32, t), 0)
-	isToken := LessThan(place, BroadcastToDims(in.Count, t))
-	padding := FillScalar(g, place.Shape(), -1)
-	packed := tokenqueue.Packed{
-		Tokens: Where(isToken, in.Tokens, padding), SlotIDs: Where(isToken, BroadcastToDims(in.Row, t), padding),
-		PosIDs: Where(isToken, Add(place, in.From), padding), NumTokens: in.Count,
-	}
-	var batch tokenqueue.PageBatchInfo
-	var status seqtable.Status
-	before := st.Pages
-	st.Sequences, st.Pages, batch, status = st.Sequences.Allocate(st.Pages, packed, min(c.Rows(), t))
-	st.Caches = c.zeroTaken(st.Caches, before, st.Pages)
+	st, packed, batch, status := c.allocate(st, in.Row, in.From, in.Count, in.Tokens, min(c.Rows(), t))
 	var hidden *Node
 	st.Caches, hidden = c.hidden(st.Caches, w, packed, batch, false)
 
@@ -126,4 +127,39 @@ func (c contexts) score(st state, w decoder.Weights, in scoreInput) (state, scor
 		})
 	return st, scoreOutput{Status: status, Logprobs: end.Logprobs, EndFree: st.Pages.NumFree(),
 		Pages: pageFates(st.Pages)}
+}
+
+// PassLogits is how many tokens of a step of the pass program may have their logits returned.
+const PassLogits = 8
+
+// pass runs tokens of one row through the model, with positions and masks of the caller's.
+func (c contexts) pass(st state, w decoder.Weights, in passInput) (state, passOutput) {
+	st, packed, batch, status := c.allocate(st, in.Row, in.From, in.Count, in.Tokens, 1)
+	x := decoder.Embed(c.Model, w, packed.Tokens, packed.NumTokens)
+	mask := Reshape(in.Mask, c.StepTokens(), c.MaskWords())
+	var hidden *Node
+	hidden, st.Caches = decoder.Hidden(c.Model, w, x, in.Positions, packed.NumTokens, st.Caches,
+		c.attend(batch, false, mask), nil)
+	logits := decoder.Logits(c.Model, w, take(hidden, in.Wanted), integer(in.Row.Graph(), PassLogits))
+	return st, passOutput{Status: status, Logits: logits, EndFree: st.Pages.NumFree(), Pages: pageFates(st.Pages)}
+}
+
+// allocate takes pages for the next tokens of a row, between runs, and makes a batch of at most seqs sequences of them.
+func (c contexts) allocate(st state, row, from, count, tokens *Node, seqs int) (state,
+	tokenqueue.Packed, tokenqueue.PageBatchInfo, seqtable.Status) {
+	t := c.StepTokens()
+	st = c.beginVerbs(st)
+	place := Iota(row.Graph(), shapes.Make(dtypes.Int32, t), 0)
+	isToken := LessThan(place, BroadcastToDims(count, t))
+	padding := FillScalar(row.Graph(), place.Shape(), -1)
+	packed := tokenqueue.Packed{
+		Tokens: Where(isToken, tokens, padding), SlotIDs: Where(isToken, BroadcastToDims(row, t), padding),
+		PosIDs: Where(isToken, Add(place, from), padding), NumTokens: count,
+	}
+	before := st.Pages
+	var batch tokenqueue.PageBatchInfo
+	var status seqtable.Status
+	st.Sequences, st.Pages, batch, status = st.Sequences.Allocate(st.Pages, packed, seqs)
+	st.Caches = c.zeroTaken(st.Caches, before, st.Pages)
+	return st, packed, batch, status
 }

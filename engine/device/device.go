@@ -60,4 +60,5 @@ const (
 	Load  = "load"    // gives a row pages and their contents
 	Verbs = "context" // verbs of contexts
 	Score = "score"   // how likely tokens are
+	Pass  = "pass"    // tokens of a context with positions and masks of the caller's
 )

@@ -33,7 +33,7 @@ func (sp speculation) follow(caches []*Node, w weights, packed tokenqueue.Packed
 	}
 	own, drafters := sp.split(caches)
 	none := zeros(prefill.Graph(), dtypes.Int32, 1) // hidden states are not used
-	drafters, _ = sp.Drafter.forward(drafters, w.Drafter, packed, batch, prefill, none, rowParams{})
+	drafters, _, _ = sp.Drafter.forward(drafters, w.Drafter, packed, batch, prefill, none, rowParams{})
 	return slices.Concat(own, drafters)
 }
 

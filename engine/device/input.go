@@ -256,6 +256,38 @@ type (
 	ScoreInput = scoreInputOf[int32, []int32]
 )
 
+// passInputOf is the input of the pass program: the next tokens of a row, T places, with positions and masks of the
+// caller's.
+type passInputOf[Int, Ints any] struct {
+	Row       Int  // i32[]
+	From      Int  // i32[]: the place in the sequence of the first
+	Count     Int  // i32[]: how many of the T there are
+	Tokens    Ints // i32[T]
+	Positions Ints // i32[T]: for rotary embeddings
+	// Mask, i32[T*W], is the places that each token sees, W words of 32 bits: see [attention.Options].
+	Mask   Ints
+	Wanted Ints // i32[PassLogits]: places of the tokens whose logits are returned, padded with -1
+}
+
+type (
+	passInput = passInputOf[*Node, *Node]
+	PassInput = passInputOf[int32, []int32]
+)
+
+// MaskWords is how many words of a mask a token has in the pass program.
+func (p Sizes) MaskWords() int { return (p.PagesPerSeq*p.PageSize + 31) / 32 }
+
+// NewPass makes the input of the pass program.
+func (p Sizes) NewPass() *PassInput {
+	in := &PassInput{Wanted: make([]int32, PassLogits)}
+	t := p.StepTokens()
+	in.Tokens, in.Positions, in.Mask = make([]int32, t), make([]int32, t), make([]int32, t*p.MaskWords())
+	for i := range in.Wanted {
+		in.Wanted[i] = schedule.None
+	}
+	return in
+}
+
 // loadInputOf is the input of the load program, but for the pages.
 type loadInputOf[Int, Ints any] struct {
 	Row    Int // i32[]: the row that gets the pages; -1 = none: they are kept as if a row had released them

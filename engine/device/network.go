@@ -27,14 +27,15 @@ type network struct {
 
 // forward runs the packed tokens through the model, whose layers write keys and values into the caches and attend to
 // them. It returns the hidden states [N, hidden] of the tokens wanted, i32[N], or [T, hidden] of all tokens if wanted
-// is nil. rows are of the sequences' rows: which are short, and which adapters they have.
+// is nil, and the experts that these tokens took if Routes is set: see [feature.Sizes.PackExperts]. rows are of the
+// sequences' rows: which are short, and which adapters they have.
 func (n network) forward(caches []*Node, w decoder.Weights, packed tokenqueue.Packed, batch tokenqueue.PageBatchInfo,
-	prefill, wanted *Node, rows rowParams) (after []*Node, hidden *Node) {
+	prefill, wanted *Node, rows rowParams) (after []*Node, hidden, experts *Node) {
 	g := prefill.Graph()
 	t, slots := n.StepTokens(), n.Slots
 	type model struct {
-		Caches []*Node
-		Hidden *Node // [N, hidden]
+		Caches          []*Node
+		Hidden, Experts *Node // [N, hidden], [N, W]
 	}
 	size := t
 	if wanted != nil {
@@ -47,13 +48,21 @@ func (n network) forward(caches []*Node, w decoder.Weights, packed tokenqueue.Pa
 	if rows.Adapters != nil {
 		x.Adapters = take(rows.Adapters, packed.SlotIDs)
 	}
-	m := model{Caches: caches, Hidden: Zeros(g, shapes.Make(n.DType, size, n.Model.HiddenSize))}
-	done := func(caches []*Node, hidden *Node) model {
-		if wanted != nil {
-			hidden = take(hidden, wanted)
+	m := model{caches, Zeros(g, shapes.Make(n.DType, size, n.Model.HiddenSize)), n.NoExperts(g, size)}
+	of := func(x *Node) *Node { // of [T, ...] or [slots, ...]
+		switch {
+		case x == nil:
+			return nil
+		case wanted != nil:
+			return take(x, wanted)
 		}
-		return model{caches, hidden}
+		rest := x.Shape().Clone()
+		if rest.Dimensions[0] = t - rest.Dimensions[0]; rest.Dimensions[0] > 0 {
+			x = Concatenate([]*Node{x, Zeros(g, rest)}, 0)
+		}
+		return x
 	}
+	done := func(caches []*Node, hidden, experts *Node) model { return model{caches, of(hidden), of(experts)} }
 	m = control.Once(prefill, m, func(now control.Now, m model) model {
 		return done(n.layers(m.Caches, w, control.Hold(now, x), control.Hold(now, packed), batch, false))
 	})
@@ -67,32 +76,35 @@ func (n network) forward(caches []*Node, w decoder.Weights, packed tokenqueue.Pa
 		b.NewTokenDests, b.TokenSeqs, b.PosIDs = first(b.NewTokenDests, slots), first(b.TokenSeqs, slots),
 			first(b.PosIDs, slots)
 		x := tree.Map(x, func(x *Node) *Node { return first(x, slots) })
-		caches, hidden := n.layers(m.Caches, w, control.Hold(now, x), control.Hold(now, one), b, true)
-		if wanted == nil && slots < t {
-			hidden = Concatenate([]*Node{hidden, Zeros(g, shapes.Make(n.DType, t-slots, n.Model.HiddenSize))}, 0)
-		}
-		return done(caches, hidden)
+		return done(n.layers(m.Caches, w, control.Hold(now, x), control.Hold(now, one), b, true))
 	})
-	return m.Caches, m.Hidden
+	return m.Caches, m.Hidden, m.Experts
 }
 
 // hidden is one variant of forward: for prompts, or for one token per sequence.
 func (n network) hidden(caches []*Node, w decoder.Weights, packed tokenqueue.Packed, batch tokenqueue.PageBatchInfo,
 	oneToken bool) ([]*Node, *Node) {
 	x := decoder.Embed(n.Model, w, packed.Tokens, packed.NumTokens)
-	return n.layers(caches, w, x, packed, batch, oneToken)
-}
-
-// layers is hidden of the packed tokens, embedded as x.
-func (n network) layers(caches []*Node, w decoder.Weights, x decoder.Embedded, packed tokenqueue.Packed,
-	batch tokenqueue.PageBatchInfo, oneToken bool) ([]*Node, *Node) {
-	hidden, caches := decoder.Hidden(n.Model, w, x, packed.PosIDs, packed.NumTokens, caches,
-		n.attend(batch, oneToken), n.states(batch))
+	caches, hidden, _ := n.layers(caches, w, x, packed, batch, oneToken)
 	return caches, hidden
 }
 
-// attend is attention of a layer, with the batch's places as they are in the array that has the layer.
-func (n network) attend(batch tokenqueue.PageBatchInfo, oneToken bool) decoder.AttentionFunc {
+// layers is hidden of the packed tokens, embedded as x. If Routes is set it also returns their experts, i32[T, W].
+func (n network) layers(caches []*Node, w decoder.Weights, x decoder.Embedded, packed tokenqueue.Packed,
+	batch tokenqueue.PageBatchInfo, oneToken bool) (after []*Node, hidden, experts *Node) {
+	attend := n.attend(batch, oneToken, nil)
+	if n.Routes == 0 {
+		hidden, after = decoder.Hidden(n.Model, w, x, packed.PosIDs, packed.NumTokens, caches, attend, n.states(batch))
+		return after, hidden, nil
+	}
+	hidden, experts, after = decoder.Routed(n.Model, w, x, packed.PosIDs, packed.NumTokens, caches, attend,
+		n.states(batch))
+	return after, hidden, n.PackExperts(experts)
+}
+
+// attend is attention of a layer, with the batch's places as they are in the array that has the layer. mask is as
+// [attention.Options] has it, or nil.
+func (n network) attend(batch tokenqueue.PageBatchInfo, oneToken bool, mask *Node) decoder.AttentionFunc {
 	layouts, loop := n.cacheLayouts(), n.loop()
 	return func(layer decoder.Layer, caches []*Node, q, k, v *Node) (*Node, []*Node) {
 		b := batch
@@ -105,6 +117,7 @@ func (n network) attend(batch tokenqueue.PageBatchInfo, oneToken bool) decoder.A
 		after := append([]*Node(nil), caches...)
 		var out *Node
 		options := decoder.AttentionOptions(n.Model, layer, oneToken)
+		options.Mask = mask
 		out, after[index] = layouts[index].Attend(q, k, v, caches[index], b, options)
 		return out, after
 	}

@@ -55,6 +55,19 @@ type (
 	ScoreOutput = scoreOutputOf[int32, []int32, []float32, Status]
 )
 
+// passOutputOf is the output of the pass program.
+type passOutputOf[Int, Ints, Floats, Status any] struct {
+	Status  Status
+	Logits  Floats // f32[PassLogits, vocabulary]: the logits after the tokens wanted; the rest is arbitrary
+	EndFree Int    // i32[]
+	Pages   Ints   // as in verbsOutputOf
+}
+
+type (
+	passOutput = passOutputOf[*Node, *Node, *Node, seqtable.Status]
+	PassOutput = passOutputOf[int32, []int32, []float32, Status]
+)
+
 // loadOutputOf is the output of the load program.
 type loadOutputOf[Ints, Status any] struct {
 	Status Status

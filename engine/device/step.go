@@ -111,9 +111,9 @@ func (gr *Graphs) step(l loop, w weights, in input, prefill *Node) loop {
 	if gr.scores().OfPrompts() {
 		wanted = nil
 	}
-	var hidden *Node
-	l.State.Caches, hidden = gr.network().forward(l.State.Caches, w.Weights, packed.Packed, batch, ragged, wanted,
-		l.State.Rows)
+	var hidden, experts *Node
+	l.State.Caches, hidden, experts = gr.network().forward(l.State.Caches, w.Weights, packed.Packed, batch, ragged,
+		wanted, l.State.Rows)
 	l.State.Caches = gr.speculation().follow(l.State.Caches, w, packed.Packed, batch, ragged)
 	l.Out.Scores = gr.scores().Prompts(l.Out.Scores, l.State.Extras.State, l.State.table(), l.Starts, in.Tokens,
 		packed.Packed, func(tokens, count *Node) *Node {
@@ -121,6 +121,9 @@ func (gr *Graphs) step(l loop, w weights, in input, prefill *Node) loop {
 		})
 	if wanted == nil {
 		hidden = take(hidden, indices)
+		if experts != nil {
+			experts = take(experts, indices)
+		}
 	}
 
 	rows := samplers{Slots: Where(isRow, take(packed.SlotIDs, indices), FillScalar(g, indices.Shape(), -1)),
@@ -134,6 +137,7 @@ func (gr *Graphs) step(l loop, w weights, in input, prefill *Node) loop {
 	sampled := control.If(GreaterThan(count, integer(g, 0)),
 		func() drawn { return gr.sample(l.State, w.Weights, hidden, rows) },
 		func() drawn { return gr.noneDrawn(g) })
+	sampled.Experts = experts
 	one := ConvertDType(prefill, dtypes.Int32)
 	l.Out.PrefillSteps, l.Out.PrefillTokens = Add(l.Out.PrefillSteps, one),
 		Add(l.Out.PrefillTokens, Sub(packed.NumTokens, newTokens))
@@ -153,6 +157,7 @@ type drawn struct {
 	Tokens, Logprobs, Processed *Node // i32[D], f32[D], f32[D]
 	Tops                        feature.Tops
 	Measures                    feature.Measures
+	Experts                     *Node // i32[D, W], of the rows' last tokens: see feature.Sizes.PackExperts
 }
 
 // noneDrawn is the result if no row samples.

@@ -123,6 +123,9 @@ type OutputOf[Int, Ints, Floats any] struct {
 	// Measures are f32[C, S] each: the measures that the program reports of the distribution of each generated token;
 	// nil for measures that it lacks.
 	Measures [NumMeasures]Floats
+	// Experts, i32[C, S, W], are the experts that the token before each generated one took, two in a number, the first
+	// in its lower half; [NoExpert] fills the last number. nil if they are not reported.
+	Experts Ints
 	// StopStates, i32[R, K], are the states of the stops of rows; nil if the device has none.
 	StopStates Ints
 
@@ -155,6 +158,9 @@ func scoredCount(s *Scored) int {
 	}
 	return int(s.Count[0])
 }
+
+// NoExpert is no expert: the numbers of experts are less.
+const NoExpert = 1<<15 - 1
 
 // Measure is a number that a program may report with each generated token, in addition to its log-probabilities. The
 // places in the output of a call, the features of programs and the completions follow from this list.

@@ -101,6 +101,7 @@ func (r *result) drain(check bool, emit func(*Completion)) error {
 		// There is no token if the scores were not numbers.
 		if token := output.Tokens[place]; token >= 0 && !d.completion.Request.ScoresOnly {
 			d.appendTops(output, place)
+			d.appendExperts(output, place)
 			d.completion.Tokens = append(d.completion.Tokens, token)
 			d.completion.Logprobs = append(d.completion.Logprobs, output.Logprobs[place])
 			// A distribution of a few quanta of the sampler's integer weights is rounded by more than it has.

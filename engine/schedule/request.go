@@ -147,6 +147,9 @@ type Generated struct {
 	TopIDs      [][]int32
 	TopLogprobs [][]float32
 	Measures    [NumMeasures][]float32 // of the distribution of each of Tokens; nil for those that the program lacks
+	// Experts are the experts that the token before each of Tokens took: by token, then by layer with experts,
+	// ascending within a layer. nil if the program does not report them.
+	Experts []uint16
 	// Weights are the versions of the weights that generated Tokens, in order. The first run begins with the first
 	// token; more than one follow only if the weights were replaced under a running completion.
 	Weights []WeightsRun

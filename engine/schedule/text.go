@@ -76,6 +76,17 @@ func (d *completionText) appendTops(output *Output, place int) {
 		slices.Clone(output.TopLogprobs[place*width:place*width+n]))
 }
 
+// appendExperts appends the experts at a place of the output, if they are reported.
+func (d *completionText) appendExperts(output *Output, place int) {
+	width := len(output.Experts) / len(output.Tokens)
+	for _, pair := range output.Experts[place*width : (place+1)*width] {
+		d.completion.Experts = append(d.completion.Experts, uint16(pair))
+		if second := uint16(pair >> 16); second != NoExpert {
+			d.completion.Experts = append(d.completion.Experts, second)
+		}
+	}
+}
+
 // appendToken appends the text of the last token. The text of a token that ends the completion is dropped, unless
 // the request asks for it or a stop string ends within it.
 func (d *completionText) appendToken(token int32, finish Finish, check bool) error {

@@ -1,4 +1,5 @@
-// Package adapter reads LoRA adapters of PEFT: a folder with adapter_config.json and adapter_model.safetensors.
+// Package adapter reads LoRA adapters: of PEFT, a folder with adapter_config.json and adapter_model.safetensors, and of
+// llama.cpp, a GGUF file.
 //
 // An adapter adds scale * B*A to some matrices of its base, with A [rank, in] and B [out, rank]. Everything that Quire
 // does not compute exactly is refused by name, and so is a tensor that does not fit the base. Files are untrusted
@@ -10,6 +11,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -38,13 +41,22 @@ type Adapter struct {
 	Digest string // SHA-256 of all that completions depend on, in hex
 	Rank   int    // the largest rank of its matrices
 
-	file     *safetensors.File
-	matrices map[string]matrix // by the base's tensor, see arch.Tensor.Name
+	file     io.Closer
+	matrices map[string]matrix              // by the base's tensor, see arch.Tensor.Name
+	copies   map[string]*safetensors.Tensor // of the base's own, by their names
+}
+
+// module is the tensors of one module of the base.
+type module struct {
+	a, b      *safetensors.Tensor
+	magnitude *safetensors.Tensor // of DoRA: the length of each row; nil for none
+	embeds    bool                // a and b are those of embeddings, turned around
 }
 
 // matrix is what an adapter adds to a tensor of its base.
 type matrix struct {
-	a, b     *safetensors.Tensor
+	arch.Part
+	module
 	rank, in int
 	scale    float32
 	// rows are the rows of b that belong to the rows of the tensor, which may be a part of the adapted module, or
@@ -58,13 +70,19 @@ type Low struct {
 	Scale float32
 	A     []float32 // [Rank, in]
 	B     []float32 // [out, Rank]
+	// Magnitude [out] is the length to which each row of the sum is scaled (DoRA); nil leaves the sum as it is.
+	Magnitude []float32
 }
 
-// Open opens the adapter in a folder for a base.
-func Open(folder string, base *models.Config) (*Adapter, error) {
-	a, err := open(folder, base)
+// Open opens an adapter for a base: a folder, or a GGUF file.
+func Open(place string, base *models.Config) (a *Adapter, err error) {
+	if filepath.Ext(place) == Extension {
+		a, err = openGGUF(place, base)
+	} else {
+		a, err = open(place, base)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("adapter %s: %w", folder, err)
+		return nil, fmt.Errorf("adapter %s: %w", place, err)
 	}
 	return a, nil
 }
@@ -86,8 +104,13 @@ func open(folder string, base *models.Config) (*Adapter, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Adapter{Place: folder, file: file, matrices: map[string]matrix{}}
-	err = a.find(c, base)
+	return opened(folder, file, func(a *Adapter) error { return a.find(c, file.Tensors(), base) })
+}
+
+// opened is the adapter that find finds in a file, which is closed if there is an error.
+func opened(place string, file io.Closer, find func(*Adapter) error) (*Adapter, error) {
+	a := &Adapter{Place: place, file: file, matrices: map[string]matrix{}, copies: map[string]*safetensors.Tensor{}}
+	err := find(a)
 	if err == nil {
 		err = mapped.Guard(func() error { a.Digest = a.digest(); return nil })
 	}
@@ -143,9 +166,17 @@ func (a *Adapter) Read(tensor string) (low Low, ok bool, err error) {
 	}
 	low = Low{Rank: m.rank, Scale: m.scale, B: make([]float32, len(m.rows)*m.rank)}
 	err = mapped.Guard(func() error {
+		if m.embeds {
+			low.A = transposed(numbers(m.b, 0, m.rank*m.in), m.in, m.rank)
+			low.B = transposed(numbers(m.a, 0, m.rank*len(m.rows)), m.rank, len(m.rows))
+			return nil
+		}
 		low.A = numbers(m.a, 0, m.rank*m.in)
 		for i, row := range m.rows {
 			copy(low.B[i*m.rank:], numbers(m.b, row*m.rank, m.rank))
+			if m.magnitude != nil {
+				low.Magnitude = append(low.Magnitude, numbers(m.magnitude, row, 1)...)
+			}
 		}
 		return nil
 	})
@@ -155,20 +186,15 @@ func (a *Adapter) Read(tensor string) (low Low, ok bool, err error) {
 	return low, true, nil
 }
 
-// MergeInto folds the adapter into the weights of its base as they are read: see [models.Checkpoint.Add].
-func (a *Adapter) MergeInto(base *models.Checkpoint) error {
-	var list []models.Addend
-	for _, name := range a.Tensors() {
-		low, _, err := a.Read(name)
-		if err != nil {
-			return err
+// transposed is a matrix [rows, columns] turned around.
+func transposed(x []float32, rows, columns int) []float32 {
+	out := make([]float32, len(x))
+	for i := range rows {
+		for k := range columns {
+			out[k*rows+i] = x[i*columns+k]
 		}
-		list = append(list, models.Addend{Tensor: name, Rank: low.Rank, Scale: low.Scale, A: low.A, B: low.B})
 	}
-	if err := base.Add(list, "merged adapter "+a.Digest); err != nil {
-		return fmt.Errorf("adapter %s: %w", a.Place, err)
-	}
-	return nil
+	return out
 }
 
 // encodings are the dtypes of tensors.
@@ -195,43 +221,46 @@ type target struct {
 }
 
 // adapted are the parts that adapters may change.
-var adapted = []arch.Part{arch.Q, arch.K, arch.V, arch.O, arch.Gate, arch.Up, arch.Down}
+var adapted = []arch.Part{arch.Q, arch.K, arch.V, arch.O, arch.Gate, arch.Up, arch.Down, arch.Embedding, arch.Head}
 
 // targets are the tensors of a base by the names of their modules, as transformers has them.
 func targets(base *models.Config) map[string][]target {
-	stored := storedOf(base)
 	all := map[string][]target{}
 	add := func(name string, t target) {
 		if module, ok := strings.CutSuffix(name, ".weight"); ok {
 			all[module] = append(all[module], t)
 		}
 	}
-	for t := range base.Tensors() {
-		if !slices.Contains(adapted, t.Part) || len(t.Shape) != 2 || base.Layers[t.Layer].Latent.Rank > 0 &&
-			t.Part != arch.O && !isFeedForward(t.Part) {
-			continue
-		}
-		order := func(row int) int { return row }
-		if stored.Interleaved && (t.Part == arch.Q || t.Part == arch.K) && len(base.Ropes) > 0 {
-			order = arch.InterleavedRow(base.HeadDim, base.RopeDims(arch.FullRope))
-		}
-		own := target{Tensor: t, rows: make([]int, t.Shape[0]), out: t.Shape[0]}
-		for row := range own.rows {
-			own.rows[row] = order(row)
-		}
-		add(t.Name, own)
-		if w := t.Within; w != nil {
-			part := target{Tensor: t, rows: make([]int, t.Shape[0]), out: w.Rows}
-			for row := range part.rows {
-				part.rows[row] = w.Row(order(row), t.Shape[0])
-			}
-			add(w.Name, part)
-		}
-	}
+	eachTarget(base, storedOf(base).Interleaved, func(t target) { add(t.Name, t) },
+		func(w *arch.Within, t target) { add(w.Name, t) })
 	return all
 }
 
-func isFeedForward(p arch.Part) bool { return p == arch.Gate || p == arch.Up || p == arch.Down }
+// eachTarget calls own for each tensor that an adapter may change, and part if it is a part of a larger one. If the
+// adapter's rows of q and k are interleaved, so that neighbours are turned, they are in the order of the base's.
+func eachTarget(base *models.Config, interleaved bool, own func(target), part func(*arch.Within, target)) {
+	for t := range base.Tensors() {
+		isHead := t.Part == arch.Q || t.Part == arch.K || t.Part == arch.V
+		if !slices.Contains(adapted, t.Part) || len(t.Shape) != 2 || isHead && base.Layers[t.Layer].Latent.Rank > 0 ||
+			base.TieEmbeddings && t.Part == arch.Embedding {
+			continue
+		}
+		order := func(row int) int { return row }
+		if interleaved && (t.Part == arch.Q || t.Part == arch.K) && len(base.Ropes) > 0 {
+			order = arch.InterleavedRow(base.HeadDim, base.RopeDims(arch.FullRope))
+		}
+		rowsAt := func(place func(row int) int) (rows []int) {
+			for row := range t.Shape[0] {
+				rows = append(rows, place(order(row)))
+			}
+			return rows
+		}
+		own(target{Tensor: t, rows: rowsAt(func(row int) int { return row }), out: t.Shape[0]})
+		if w := t.Within; w != nil {
+			part(w, target{Tensor: t, rows: rowsAt(func(row int) int { return w.Row(row, t.Shape[0]) }), out: w.Rows})
+		}
+	}
+}
 
 // storedOf is how a Hugging Face folder of the base's class stores weights: an adapter has this form for GGUF files
 // too.
@@ -266,87 +295,120 @@ func moduleOf(stored arch.Stored, module string) string {
 const prefix = "base_model.model."
 
 // find checks the tensors of the file, and finds what each changes.
-func (a *Adapter) find(c *config, base *models.Config) error {
-	type pair struct{ a, b *safetensors.Tensor }
-	pairs := map[string]*pair{} // by module
-	var modules []string
-	tensors := a.file.Tensors()
+func (a *Adapter) find(c *config, tensors []safetensors.Tensor, base *models.Config) error {
+	found := map[string]*module{}
+	copies := map[string]*safetensors.Tensor{}
 	for i := range tensors {
 		t := &tensors[i]
 		name, ok := strings.CutPrefix(t.Name, prefix)
 		if !ok {
 			return fmt.Errorf("tensor %q: its name does not begin with %q, as in PEFT's files", t.Name, prefix)
 		}
-		module, side, err := split(name)
+		of, kind, err := split(name)
 		if err != nil {
 			return fmt.Errorf("tensor %q %w", t.Name, err)
 		}
 		if _, known := encodings[t.DType]; !known {
 			return fmt.Errorf("tensor %q has dtype %s, which is not supported: F32, BF16 and F16 are", t.Name, t.DType)
 		}
-		if len(t.Dims) != 2 || slices.Min(t.Dims) < 1 {
+		switch axes := len(t.Dims); {
+		case kind == partMagnitude && (axes != 1 || t.Dims[0] < 1):
+			return fmt.Errorf("tensor %q has shape %v, and a vector was expected", t.Name, t.Dims)
+		case kind != partMagnitude && (axes != 2 || slices.Min(t.Dims) < 1):
 			return fmt.Errorf("tensor %q has shape %v, and a matrix was expected", t.Name, t.Dims)
-		}
-		if !c.targets(module) {
+		case !c.targets(of):
 			return fmt.Errorf("tensor %q: %s of %s does not name its module", t.Name, "target_modules", ConfigFile)
+		case kind == partMagnitude && !c.magnitudes:
+			return fmt.Errorf("tensor %q is of DoRA, and use_dora is not true", t.Name)
 		}
-		if pairs[module] == nil {
-			pairs[module], modules = &pair{}, append(modules, module)
+		if kind == baseCopy {
+			copies[of] = t
+			continue
 		}
-		to := &pairs[module].a
-		if side == sideB {
-			to = &pairs[module].b
+		if found[of] == nil {
+			found[of] = &module{}
 		}
-		*to = t
+		switch m := found[of]; kind {
+		case partMagnitude:
+			m.magnitude = t
+		case partA, embeddedA:
+			m.a, m.embeds = t, kind == embeddedA
+		default:
+			m.b = t
+		}
 	}
-	if len(modules) == 0 {
+	if len(found) == 0 {
 		return fmt.Errorf("%s has no tensors", WeightsFile)
 	}
-	slices.Sort(modules)
 	known, stored := targets(base), storedOf(base)
-	for _, module := range modules {
-		p := pairs[module]
-		if p.a == nil || p.b == nil {
-			return fmt.Errorf("module %s has only one of lora_A and lora_B", module)
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		m := found[name]
+		switch {
+		case m.a == nil || m.b == nil:
+			return fmt.Errorf("module %s has only one of lora_A and lora_B", name)
+		case c.magnitudes && m.magnitude == nil:
+			return fmt.Errorf("module %s has no lora_magnitude_vector, and use_dora is true", name)
+		case m.embeds && m.magnitude != nil:
+			return fmt.Errorf("module %s: DoRA of embeddings is not supported: merge the adapter with PEFT", name)
 		}
-		if err := a.add(c, module, p.a, p.b, known[moduleOf(stored, module)]); err != nil {
+		wanted, scale := c.of(name)
+		if rank := m.a.Dims[0]; rank != wanted {
+			return fmt.Errorf("tensor %q has shape %v, but %s gives its module rank %d", m.a.Name, m.a.Dims, ConfigFile,
+				wanted)
+		}
+		if err := a.add(*m, scale, known[moduleOf(stored, name)]); err != nil {
 			return err
+		}
+	}
+	for name, t := range copies {
+		for _, to := range known[moduleOf(stored, name)] {
+			if !slices.Equal(t.Dims, to.Shape) {
+				return fmt.Errorf("tensor %q has shape %v, and %s of the base has %v", t.Name, t.Dims, to.Name,
+					to.Shape)
+			}
+			a.copies[to.Name] = t
 		}
 	}
 	return nil
 }
 
 // add records what a module changes.
-func (a *Adapter) add(c *config, module string, low, high *safetensors.Tensor, to []target) error {
-	rank, in := low.Dims[0], low.Dims[1]
+func (a *Adapter) add(m module, scale float32, to []target) error {
+	low, high := m.a, m.b
 	if to == nil {
 		return fmt.Errorf("tensor %q: the base has no matrix of this name that an adapter may change; adapters of q, "+
-			"k, v, o, gate, up and down projections of dense layers are supported", low.Name)
+			"k, v, o, gate, up and down projections of dense layers are supported, and of embeddings and the output "+
+			"matrix where they are not one", low.Name)
 	}
-	wanted, scale := c.of(module)
+	rank := low.Dims[0]
 	switch {
-	case rank != wanted:
-		return fmt.Errorf("tensor %q has shape %v, but %s gives its module rank %d", low.Name, low.Dims, ConfigFile,
-			wanted)
 	case rank > maxRank:
 		return fmt.Errorf("tensor %q has rank %d, and at most %d is supported", low.Name, rank, maxRank)
 	case high.Dims[1] != rank:
 		return fmt.Errorf("tensor %q has shape %v, which does not fit rank %d of %q", high.Name, high.Dims, rank,
 			low.Name)
 	}
+	of, in, ofOut, out := low, low.Dims[1], high, high.Dims[0]
+	if m.embeds {
+		of, in, ofOut, out = high, high.Dims[0], low, low.Dims[1]
+	}
 	for _, t := range to {
-		if in != t.Shape[1] {
-			return fmt.Errorf("tensor %q has shape %v, but %s of the base takes %d inputs", low.Name, low.Dims, t.Name,
+		switch {
+		case m.embeds != (t.Part == arch.Embedding):
+			return fmt.Errorf("tensor %q is not what adapters of %s have", low.Name, t.Name)
+		case in != t.Shape[1]:
+			return fmt.Errorf("tensor %q has shape %v, but %s of the base takes %d inputs", of.Name, of.Dims, t.Name,
 				t.Shape[1])
-		}
-		if high.Dims[0] != t.out {
-			return fmt.Errorf("tensor %q has shape %v, but the module of %s has %d outputs", high.Name, high.Dims,
+		case out != t.out:
+			return fmt.Errorf("tensor %q has shape %v, but the module of %s has %d outputs", ofOut.Name, ofOut.Dims,
 				t.Name, t.out)
-		}
-		if a.Adapts(t.Name) {
+		case m.magnitude != nil && m.magnitude.Dims[0] != t.out:
+			return fmt.Errorf("tensor %q has shape %v, but the module of %s has %d outputs", m.magnitude.Name,
+				m.magnitude.Dims, t.Name, t.out)
+		case a.Adapts(t.Name):
 			return fmt.Errorf("tensor %q changes %s, which another tensor changes too", low.Name, t.Name)
 		}
-		a.matrices[t.Name] = matrix{a: low, b: high, rank: rank, in: in, scale: scale, rows: t.rows}
+		a.matrices[t.Name] = matrix{Part: t.Part, module: m, rank: rank, in: in, scale: scale, rows: t.rows}
 	}
 	a.Rank = max(a.Rank, rank)
 	return nil
@@ -361,6 +423,10 @@ func (a *Adapter) digest() string {
 			m.a.DType, m.b.DType)
 		h.Write(m.a.Data)
 		h.Write(m.b.Data)
+		if m.magnitude != nil {
+			fmt.Fprintf(h, "magnitude %s\n", m.magnitude.DType)
+			h.Write(m.magnitude.Data)
+		}
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }

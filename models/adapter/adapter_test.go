@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -101,11 +102,13 @@ func TestRefusals(t *testing.T) {
 		tensors []tensor
 		want    string
 	}{
-		"no config":         {"", pair(), "there is no adapter_config.json"},
-		"no weights":        {plain, nil, "it has no adapter_model.safetensors"},
-		"no JSON":           {"{", pair(), "not the JSON of an adapter"},
-		"another kind":      {`{"peft_type": "IA3"}`, pair(), `peft_type is "IA3"`},
-		"DoRA":              {with(`"use_dora": true`), pair(), "use_dora is true: DoRA cannot be read"},
+		"no config":    {"", pair(), "there is no adapter_config.json"},
+		"no weights":   {plain, nil, "it has no adapter_model.safetensors"},
+		"no JSON":      {"{", pair(), "not the JSON of an adapter"},
+		"another kind": {`{"peft_type": "IA3"}`, pair(), `peft_type is "IA3"`},
+		"DoRA":         {with(`"use_dora": true`), pair(), "has no lora_magnitude_vector, and use_dora is true"},
+		"other lengths": {with(`"use_dora": true`), append(pair(), tensor{module + "lora_magnitude_vector", "F32",
+			[]int{31}}), "has 32 outputs"},
 		"saved modules":     {with(`"modules_to_save": ["lm_head"]`), pair(), `modules_to_save is ["lm_head"]`},
 		"biases":            {with(`"bias": "lora_only"`), pair(), `bias is "lora_only"`},
 		"PiSSA":             {with(`"init_lora_weights": "pissa_niter_4"`), pair(), "init_lora_weights is"},
@@ -123,16 +126,24 @@ func TestRefusals(t *testing.T) {
 			"has only one of"},
 		"not a target": {plain, named("base_model.model.model.layers.0.self_attn.k_proj.lora_A.weight"),
 			"does not name its module"},
-		"a magnitude":        {plain, named(module + "lora_magnitude_vector"), "is of DoRA"},
-		"embeddings":         {plain, named("base_model.model.model.embed_tokens.lora_embedding_A"), "embeddings"},
+		"a matrix of lengths": {plain, named(module + "lora_magnitude_vector"), "a vector was expected"},
+		"lengths": {plain, append(pair(), tensor{module + "lora_magnitude_vector", "F32", []int{32}}),
+			"is of DoRA, and use_dora is not true"},
+		"half of embeddings": {strings.Replace(plain, "o_proj", "embed_tokens", 1),
+			named("base_model.model.model.embed_tokens.lora_embedding_A"), "has only one of"},
+		"pairs of embeddings": {`{"peft_type": "LORA", "r": 4, "target_modules": ["embed_tokens"]}`, []tensor{
+			{"base_model.model.model.embed_tokens.lora_A.weight", "F32", []int{4, 32}},
+			{"base_model.model.model.embed_tokens.lora_B.weight", "F32", []int{256, 4}}}, "is not what adapters of"},
+		"a copy of another shape": {strings.Replace(plain, "o_proj", "embed_tokens", 1),
+			named("base_model.model.model.embed_tokens.base_layer.weight"), "embed_tokens.weight of the base has"},
 		"a whole matrix":     {plain, named("base_model.model.lm_head.weight"), "whole parameter"},
 		"a name not of PEFT": {plain, named("layers.0.lora_A.weight"), "does not begin with"},
 		"an unknown tensor":  {plain, named("base_model.model.x"), "is neither"},
 		"no tensors":         {plain, []tensor{}, "has no tensors"},
 		"bytes":              {plain, []tensor{{module + "lora_A.weight", "I8", []int{4, 32}}}, "dtype I8"},
-		"the head": {`{"peft_type": "LORA", "r": 4, "target_modules": ["lm_head"]}`, []tensor{
-			{"base_model.model.lm_head.lora_A.weight", "F32", []int{4, 32}},
-			{"base_model.model.lm_head.lora_B.weight", "F32", []int{256, 4}}}, "no matrix of this name"},
+		"no such module": {`{"peft_type": "LORA", "r": 4, "target_modules": ["lm_tail"]}`, []tensor{
+			{"base_model.model.lm_tail.lora_A.weight", "F32", []int{4, 32}},
+			{"base_model.model.lm_tail.lora_B.weight", "F32", []int{256, 4}}}, "no matrix of this name"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var weights []byte
@@ -217,4 +228,42 @@ func FuzzConfig(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A file of llama.cpp's converter has the numbers of the folder that it was made of, in the base's order.
+func TestGGUFLikeFolder(t *testing.T) {
+	for _, name := range []string{"llama3", "phi3", "glm4", "gemma3"} {
+		config := &testenv.Model(t, name).Config
+		var both [2]*adapter.Adapter
+		for i, file := range []string{"adapters/" + name, "gguf-adapters/" + name + adapter.Extension} {
+			var err error
+			if both[i], err = adapter.Open(testenv.Path("testdata", file), config); err != nil {
+				t.Fatal(err)
+			}
+			defer both[i].Close()
+		}
+		if !slices.Equal(both[0].Tensors(), both[1].Tensors()) {
+			t.Errorf("%s: %v and %v", name, both[0].Tensors(), both[1].Tensors())
+		}
+		for _, tensor := range both[0].Tensors() {
+			a, _, errA := both[0].Read(tensor)
+			b, _, errB := both[1].Read(tensor)
+			if errA != nil || errB != nil || !reflect.DeepEqual(a, b) {
+				t.Errorf("%s, %s: %v %v", name, tensor, errA, errB)
+			}
+		}
+	}
+}
+
+// A GGUF file that is no adapter of the base is an error that names what is wrong.
+func TestGGUFRefusals(t *testing.T) {
+	for file, want := range map[string]string{
+		testenv.Path("testdata", "gguf-adapters", "phi3.gguf"):        `general.architecture is "phi3"`,
+		testenv.Path("models", "testdata", "llama-bias-fused.gguf"):   `general.type is`,
+		testenv.Path("testdata", "adapters", "llama3", "README.gguf"): "no such file",
+	} {
+		if _, err := adapter.Open(file, base(t)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
 }

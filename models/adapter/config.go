@@ -14,6 +14,7 @@ import (
 type config struct {
 	rank        int
 	alpha       float64
+	magnitudes  bool // each module has a vector of lengths (DoRA)
 	stabilized  bool // the scale is alpha / sqrt(rank), and not alpha / rank
 	ranks       []pattern
 	alphas      []pattern
@@ -32,7 +33,6 @@ type pattern struct {
 
 // unsupported are settings that change what an adapter computes, with the value at which they change nothing.
 var unsupported = []struct{ name, what string }{
-	{"use_dora", "DoRA"},
 	{"modules_to_save", "modules that are saved whole"},
 	{"lora_bias", "biases of lora_B"},
 	{"use_qalora", "QALoRA"},
@@ -55,6 +55,7 @@ type file struct {
 	R            *int            `json:"r"`
 	Alpha        *float64        `json:"lora_alpha"`
 	Stabilized   bool            `json:"use_rslora"`
+	DoRA         bool            `json:"use_dora"`
 	Bias         string          `json:"bias"`
 	Init         json.RawMessage `json:"init_lora_weights"`
 	Modules      json.RawMessage `json:"target_modules"`
@@ -105,7 +106,7 @@ func parseConfig(text []byte) (*config, error) {
 			}
 		}
 	}
-	c := &config{rank: 8, alpha: 8, stabilized: f.Stabilized} // PEFT's defaults
+	c := &config{rank: 8, alpha: 8, stabilized: f.Stabilized, magnitudes: f.DoRA} // PEFT's defaults
 	if f.R != nil {
 		c.rank = *f.R
 	}
@@ -256,27 +257,34 @@ func (c *config) of(module string) (rank int, scale float32) {
 	return int(r), float32(alpha / r)
 }
 
-// The sides of a pair.
+// part is what a tensor is of its module.
+type part int
+
 const (
-	sideA = iota
-	sideB
+	partA part = iota
+	partB
+	partMagnitude
+	embeddedA // of embeddings: [rank, vocabulary]
+	embeddedB // [hidden, rank]
+	baseCopy  // the base's own matrix, which PEFT saves with adapters of embeddings
 )
 
-// split splits a tensor's name, without the prefix, into its module and its side.
-func split(name string) (module string, side int, err error) {
-	for _, s := range []struct {
-		end  string
-		side int
-	}{{".lora_A.weight", sideA}, {".lora_B.weight", sideB}} {
-		if module, ok := strings.CutSuffix(name, s.end); ok {
-			return module, s.side, nil
+// ends are the ends of tensors' names, by what they are.
+var ends = []struct {
+	end string
+	part
+}{{".lora_A.weight", partA}, {".lora_B.weight", partB}, {".lora_magnitude_vector", partMagnitude},
+	{".lora_magnitude_vector.weight", partMagnitude}, {".lora_embedding_A", embeddedA},
+	{".lora_embedding_B", embeddedB}, {".base_layer.weight", baseCopy}}
+
+// split splits a tensor's name, without the prefix, into its module and what it is of it.
+func split(name string) (module string, _ part, err error) {
+	for _, e := range ends {
+		if module, ok := strings.CutSuffix(name, e.end); ok {
+			return module, e.part, nil
 		}
 	}
 	switch {
-	case strings.HasSuffix(name, ".lora_magnitude_vector"), strings.HasSuffix(name, ".lora_magnitude_vector.weight"):
-		return "", 0, fmt.Errorf("is of DoRA, which is not supported: merge the adapter with PEFT")
-	case strings.Contains(name, ".lora_embedding_"):
-		return "", 0, fmt.Errorf("is of an adapter of embeddings, which is not supported: merge the adapter with PEFT")
 	case strings.HasSuffix(name, ".lora_B.bias"):
 		return "", 0, fmt.Errorf("is a bias of lora_B, which is not supported: merge the adapter with PEFT")
 	case strings.HasSuffix(name, ".weight"), strings.HasSuffix(name, ".bias"):

@@ -165,6 +165,26 @@ func (c *Config) HasStates() bool {
 	return slices.ContainsFunc(c.Layers, func(l Layer) bool { return l.Mixer != Attention })
 }
 
+// Routing returns how many layers have experts, and how many of them a token takes in each. It is an error if there are
+// none, or if layers differ.
+func (c *Config) Routing() (layers, chosen int, err error) {
+	for _, l := range c.Layers {
+		switch k := l.Experts.Chosen; {
+		case l.Experts.Count == 0:
+			continue
+		case chosen > 0 && k != chosen:
+			return 0, 0, fmt.Errorf("a token takes %d experts in one layer of %s, and %d in another one", chosen,
+				c.Architecture, k)
+		default:
+			layers, chosen = layers+1, k
+		}
+	}
+	if layers == 0 {
+		return 0, 0, fmt.Errorf("%s has no experts", c.Architecture)
+	}
+	return layers, chosen, nil
+}
+
 // Generates reports whether the model can generate text: it returns an error that names what only encodes.
 func (c *Config) Generates() error {
 	switch {

@@ -110,6 +110,12 @@ func ScoreBias(cfg models.Config, w Weights, tokens int) *attention.Bias {
 // Layers that keep states of their sequences keep them in state, too, at the place that states returns.
 func Hidden(cfg models.Config, w Weights, tokens Embedded, positions, rows *Node, state []*Node,
 	attention AttentionFunc, states StatesFunc) (hidden *Node, after []*Node) {
+	return run(cfg, w, tokens, positions, rows, state, attention, states, nil)
+}
+
+// run is [Hidden], and notes the experts of tokens if routes is not nil.
+func run(cfg models.Config, w Weights, tokens Embedded, positions, rows *Node, state []*Node,
+	attention AttentionFunc, states StatesFunc, routes *routesOf) (hidden *Node, after []*Node) {
 	split := splitOf(cfg, positions)
 	if tokens.Adapters != nil {
 		w = w.adapting(tokens.Adapters)
@@ -147,7 +153,9 @@ func Hidden(cfg models.Config, w Weights, tokens Embedded, positions, rows *Node
 
 		h = b.norm(w, layer.MLPNorm.Before, arch.MLPNorm, x)
 		if layer.Experts.Count > 0 {
-			x = b.mixture(w, layer, h, x)
+			var experts *Node
+			x, experts = b.mixture(w, layer, h, x)
+			state = routes.note(state, current, experts)
 		} else {
 			x = b.feedForward(w, layer, h, x)
 		}

@@ -13,8 +13,8 @@ import (
 )
 
 // mixture returns x plus the output of each token's experts and of the shared expert for h, or plus its norm, scaled
-// by the residual scale.
-func (b body) mixture(w Weights, layer arch.Layer, h, x *Node) *Node {
+// by the residual scale. It also returns the numbers of these experts among all of the layer's, i32[T, K], ascending.
+func (b body) mixture(w Weights, layer arch.Layer, h, x *Node) (after, experts *Node) {
 	dense, toRouter := h, h // input of the shared expert
 	if layer.Experts.Apart {
 		h = b.norm(w, true, arch.ExpertsNorm, x)
@@ -45,6 +45,7 @@ func (b body) mixture(w Weights, layer arch.Layer, h, x *Node) *Node {
 		choice = w.get(string(arch.RouterChoice))
 	}
 	routes := route(scores, choice, scale, layer.Experts)
+	experts = routes.Experts
 	if b.group != nil { // a device numbers its own experts from 0
 		first := MulScalar(b.group, b.split.experts(layer.Experts.Count))
 		routes.Experts = Sub(routes.Experts, BroadcastToDims(first, routes.Experts.Shape().Dimensions...))
@@ -54,16 +55,16 @@ func (b body) mixture(w Weights, layer arch.Layer, h, x *Node) *Node {
 		shared = b.shared(w, layer, dense, share)
 	}
 	if layer.Experts.Apart {
-		return b.sides(w, layer, b.apart(e, h, routes, nil, nil), shared, x)
+		return b.sides(w, layer, b.apart(e, h, routes, nil, nil), shared, x), experts
 	}
 	if !layer.MLPNorm.After && b.cfg.ResidualScale == 0 {
-		return b.apart(e, h, routes, shared, x)
+		return b.apart(e, h, routes, shared, x), experts
 	}
 	y := b.norm(w, layer.MLPNorm.After, arch.MLPPostNorm, b.apart(e, h, routes, shared, nil))
 	if b.cfg.ResidualScale > 0 {
 		y = MulScalar(y, b.cfg.ResidualScale)
 	}
-	return Add(x, y)
+	return Add(x, y), experts
 }
 
 // sides returns x plus the norm of the sum of two norms: of the experts' output and of the shared feed-forward's.

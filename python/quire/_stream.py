@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import IO, Any
 
 from . import _command, _inputs
@@ -25,6 +25,7 @@ def stream(
     *,
     model: str | os.PathLike[str],
     n: int = 1,
+    lazy: bool = False,
     progress: bool | Callable[[str], object] = False,
     **flags: Flag,
 ) -> Iterator[dict[str, Any]]:
@@ -37,6 +38,8 @@ def stream(
 
     Args:
         prompts, model, n, progress, flags: as in ``generate``. An ``output`` is rejected.
+        lazy: prompts is an iterable of texts or dicts from which each prompt is taken when the command has room for it,
+            in a thread of its own. So a prompt may depend on completions that were yielded before.
 
     Raises:
         UsageError: a flag or an input is wrong; the text is the command's message.
@@ -50,16 +53,27 @@ def stream(
     say = progress if callable(progress) else print_line if progress else ignore
     flag = ["run", "--model", os.fspath(model), "--n-generations", str(n), "--format", "jsonl", "--output", "-"]
     flag += ["--progress", "plain" if progress else "none", *arguments(flags)]
-    return rows_of(flag, prompts, say)
+    if not lazy:
+        return rows_of(flag, prompts, say)
+    if isinstance(prompts, (str, Mapping)) or not isinstance(prompts, Iterable):
+        raise TypeError(f"prompts is a {type(prompts).__name__}, but must be an iterable of texts or rows to be lazy")
+    return rows_of(flag, [], say, lazily=prompts)
 
 
-def rows_of(flag: list[str], prompts: _inputs.Prompts, say: Callable[[str], object]) -> Iterator[dict[str, Any]]:
+def rows_of(
+    flag: list[str],
+    prompts: _inputs.Prompts,
+    say: Callable[[str], object],
+    lazily: Iterable[_inputs.Row] | None = None,
+) -> Iterator[dict[str, Any]]:
     with tempfile.TemporaryDirectory(prefix="quire-") as folder:
-        command = [_command.find_sample(), *flag, "--input", _inputs.write(prompts, folder)]
+        place = "-" if lazily is not None else _inputs.write(prompts, folder)
+        command = [_command.find_sample(), *flag, "--input", place]
         said: list[str] = []
+        wrong: list[BaseException] = []
         with subprocess.Popen(
             command,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL if lazily is None else subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -70,6 +84,8 @@ def rows_of(flag: list[str], prompts: _inputs.Prompts, say: Callable[[str], obje
             over = threading.Event()
             for pipe, is_row in ((process.stdout, True), (process.stderr, False)):
                 threading.Thread(target=pump, args=(pipe, is_row, lines, over), daemon=True).start()
+            if lazily is not None:
+                threading.Thread(target=feed, args=(lazily, process.stdin, wrong), daemon=True).start()
             try:
                 opened = 2
                 while opened:
@@ -90,7 +106,22 @@ def rows_of(flag: list[str], prompts: _inputs.Prompts, say: Callable[[str], obje
                 over.set()
                 stop(process)
                 raise
+        if wrong:
+            raise wrong[0]
         _command.check(code, said)
+
+
+def feed(prompts: Iterable[_inputs.Row], pipe: IO[str], wrong: list[BaseException]) -> None:
+    """Writes prompts to a pipe as they come, and then closes it. What goes wrong with them is appended to wrong."""
+    try:
+        with pipe:
+            for i, row in enumerate(prompts):
+                pipe.write(_inputs.line_of(row, i))
+                pipe.flush()
+    except BrokenPipeError:  # the command has ended
+        pass
+    except BaseException as e:
+        wrong.append(e)
 
 
 def pump(pipe: IO[str], is_row: bool, lines: queue.Queue[tuple[bool, str | None]], over: threading.Event) -> None:

@@ -41,6 +41,12 @@ def main() -> int:
     if model == "warns":
         say('warning: column "temprature" is not a parameter of Quire')
     path = given["input"]
+    if path == "-":
+        for line in sys.stdin:
+            row = json.loads(line)
+            for g in range(n):
+                print(json.dumps({**row, "generation": g, "text": f"{row.get('prompt')} {g}"}), flush=True)
+        return 0
     table = pq.read_table(path) if path.endswith(".parquet") else pyarrow.json.read_json(path)
     rows = [
         {**row, "generation": g, "text": f"{row.get('prompt')} {g}", "args": args}

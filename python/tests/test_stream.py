@@ -1,11 +1,13 @@
 """Tests of stream without the engine."""
 
 import gc
+import itertools
 import os
 import pathlib
 import subprocess
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -39,6 +41,40 @@ def test_rows() -> None:
     ]
     args = rows[0]["args"]
     assert "--max-tokens=3" in args and args[args.index("--output") + 1] == "-"
+
+
+def test_lazy() -> None:
+    got: list[str] = []
+
+    def prompts() -> Iterator[quire.Row]:
+        yield "a"
+        while len(got) < 2:  # a prompt that depends on completions of the one before
+            time.sleep(0.01)
+        yield {"prompt": got[-1]}
+
+    for row in quire.stream(prompts(), lazy=True, model="m", n=2):
+        got.append(row["text"])
+    assert got == ["a 0", "a 1", "a 1 0", "a 1 1"]
+
+
+def test_lazy_prompts_that_fail(ended: list[int]) -> None:
+    def prompts() -> Iterator[quire.Row]:
+        yield "a"
+        raise ZeroDivisionError
+
+    rows = quire.stream(prompts(), lazy=True, model="m")
+    assert next(rows)["text"] == "a 0"
+    with pytest.raises(ZeroDivisionError):
+        next(rows)
+    with pytest.raises(TypeError, match=r"prompts\[0\] is a int"):
+        list(quire.stream([1], lazy=True, model="m"))  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="prompts is a str"):
+        quire.stream("a", lazy=True, model="m")
+    for row in quire.stream(itertools.repeat("a"), lazy=True, model="m"):
+        break
+    del row
+    gc.collect()
+    assert len(ended) == 1
 
 
 def test_break_ends_the_command(ended: list[int]) -> None:

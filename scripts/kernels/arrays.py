@@ -6,7 +6,7 @@ It writes testdata/goldens/tpu_kernels.json.gz: for each of SHAPES a module, as 
 TPU's programs to run these on a CPU. Pallas has such a lowering (pallas_call with interpret=True), but it lacks what
 the kernels do with their references: reading with a stride, writing below a reshape or a bitcast, copies whose size is
 known at run time only, and scalars that one round of the grid leaves to the next. `discharged` adds it. A copy is made
-when it is started, and semaphores are not counted: what waits for what is checked by goldens.py and goldens_64.py.
+when it is started, and semaphores are not counted: what waits for what is checked by goldens.py and goldens_update.py.
 Memory that nothing was written to holds NaNs.
 """
 import contextlib
@@ -26,20 +26,25 @@ from jax._src.state import primitives as state_primitives
 from jax._src.state.types import BitcastTransform, ReshapeTransform
 from jax._src.pallas.pallas_call import pallas_call_p
 
+import capture
+import common
 import jax_rpa
 import template
-import tpu_inference_rpa
+import tpu_inference_rpa as rpa
 
 OUT = pathlib.Path(__file__).resolve().parents[2] / "testdata" / "goldens" / "tpu_kernels.json.gz"
 
 # What the engine of a test asks for: heads, KV heads, head dim and page size, what else a layer has, and for each
-# step (P, S, PP, T) as in the kernel's call.
+# step (P, S, PP, T) as in the kernel's call, first that of prompts.
 SHAPES = [
-    ((9, 3, 64, 32), {}, [(240, 16, 8, 16), (240, 24, 8, 32)]),  # SmolLM2 in a loop of layers, of 8 pages each
-    ((8, 2, 128, 16), {}, [(24, 16, 16, 16), (24, 24, 16, 32)]),
-    ((4, 1, 128, 16), {}, [(24, 16, 16, 16), (24, 24, 16, 32)]),  # of two devices together
-    ((8, 1, 64, 16), {"sinks": True}, [(48, 16, 16, 16), (48, 24, 16, 32)]),  # both kinds of layers of a gpt-oss
-    ((8, 1, 64, 16), {"sinks": True, "window": 128}, [(48, 16, 16, 16), (48, 24, 16, 32)]),
+    ((9, 3, 64, 32), {}, [(240, 24, 8, 32), (240, 16, 8, 16)]),  # SmolLM2 in a loop of layers, of 8 pages each
+    ((8, 2, 128, 16), {}, [(24, 24, 16, 32), (24, 16, 16, 16)]),
+    ((4, 1, 128, 16), {}, [(24, 24, 16, 32), (24, 16, 16, 16)]),  # of two devices together
+    ((8, 2, 128, 64), {}, [(24, 24, 8, 32), (24, 16, 16, 16)]),
+    ((8, 2, 128, 128), {}, [(12, 24, 4, 32), (12, 16, 8, 16)]),
+    ((4, 1, 128, 64), {}, [(24, 24, 8, 32), (24, 16, 16, 16)]),
+    ((8, 1, 64, 16), {"sinks": True}, [(48, 24, 16, 32), (48, 16, 16, 16)]),  # both kinds of layers of a gpt-oss
+    ((8, 1, 64, 16), {"sinks": True, "window": 128}, [(48, 24, 16, 32), (48, 16, 16, 16)]),
 ]
 
 
@@ -247,39 +252,46 @@ def _calls(jaxpr):
             yield from _calls(inner)
 
 
-def lower(fn, operands):
-    """Returns the only kernel of fn as a StableHLO module, as text. Its function main takes what the kernel's custom
-    call takes."""
+def lower(fn, operands, count):
+    """Returns the count kernels of fn as StableHLO modules, as text. Their functions main take what the kernels' custom
+    calls take."""
     with template.tpu_target():
         jax.clear_caches()
         calls = list(_calls(jax.make_jaxpr(fn)(*operands).jaxpr))
-    if len(calls) != 1:
-        raise SystemExit(f"one kernel was expected, and there are {len(calls)}")
-    types = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in calls[0].invars]
-    params = {**calls[0].params, "interpret": True}
-    with discharged():
-        kernel = jax.jit(lambda *args: pallas_call_p.bind(*args, **params), keep_unused=True)
-        text = kernel.trace(*types).lower(lowering_platforms=("cpu",)).as_text()
-    return text, [[t.dtype.name, list(t.shape)] for t in types]
+    if len(calls) != count:
+        raise SystemExit(f"{count} kernels were expected, and there are {len(calls)}")
+    lowered = []
+    for call in calls:
+        types = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in call.invars]
+        params = {**call.params, "interpret": True}
+        with discharged():
+            kernel = jax.jit(lambda *args: pallas_call_p.bind(*args, **params), keep_unused=True)
+            text = kernel.trace(*types).lower(lowering_platforms=("cpu",)).as_text()
+        lowered.append((text, [[t.dtype.name, list(t.shape)] for t in types]))
+    return lowered
 
 
 def kernels(heads, kv_heads, head_dim, page_size, more, steps):
     config = {"heads": heads, "kv_heads": kv_heads, "head_dim": head_dim, "page_size": page_size, "dtype": "bfloat16",
               "kv_dtype": "bfloat16",
               "scale": head_dim ** -0.5, "window": 0, "soft_cap": 0.0, **more}
+    versions = {"jax": jax.__version__}
     for p, s, pp, t in steps:
-        sizes = {"P": p, "S": s, "PP": pp, "T": t}
-        if head_dim == 64:
-            source, versions = tpu_inference_rpa, {tpu_inference_rpa.PACKAGE: tpu_inference_rpa.VERSION}
-            queries, pages = source.blocks(config, 32)
-            fn, operands = source.attend(config, queries, pages), source.operands(config, sizes)
-        else:
-            source, versions = jax_rpa, {}
-            queries, pages = source.blocks(config, 8 if t <= s else 32)
-            fn, operands = source.attend(config, queries, pages), source.operands(config, {**sizes, "Q": 1}, t)
-        module, operands = lower(fn, operands)
-        yield {"kernel": source.KERNEL, "versions": {"jax": jax.__version__, **versions}, "config": config,
-               "blocks": {"queries": queries, "pages": pages}, "operands": operands, "module": module}
+        numbers = {"P": p, "S": s, "PP": pp, "T": t}
+        if not common.updates(config):
+            queries, pages = jax_rpa.blocks(config, 8 if t <= s else 32)
+            fn, given = jax_rpa.attend(config, queries, pages), jax_rpa.operands(config, {**numbers, "Q": 1}, t)
+            (module, operands), = lower(fn, given, 1)
+            yield {"kernel": jax_rpa.KERNEL, "versions": versions, "config": config,
+                   "blocks": {"queries": queries, "pages": pages}, "operands": operands, "module": module}
+            continue
+        sizes = capture.blocks(config)
+        for at, (form, (queries, pages)) in enumerate(sizes.items()):
+            if form == (rpa.MIXED if t <= s else rpa.DECODE):
+                continue
+            module, operands = lower(rpa.attend(config, sizes), rpa.operands(config, numbers), len(sizes))[at]
+            yield {"kernel": rpa.KERNEL, "versions": {**versions, rpa.PACKAGE: rpa.VERSION}, "config": config,
+                   "blocks": {"queries": queries, "pages": pages}, "operands": operands, "module": module}
 
 
 def main():

@@ -9,8 +9,8 @@ import pathlib
 
 import jax.numpy as jnp
 
-import jax_rpa
 import template
+import tpu_inference_rpa
 
 
 def main():
@@ -26,8 +26,8 @@ def main():
     p.add_argument("--soft-cap", type=float, default=0)
     p.add_argument("--sinks", action="store_true", help="each head has a score of its own, of a value of zeros")
     p.add_argument(
-        "--queries", type=int, nargs="+", default=[],
-        help="queries a block: a payload for each; 8 and 32, with a head_dim of 64 just 32, if not given")
+        "--queries", type=int, default=0,
+        help="queries a block, of sequences that may have more than one; chosen if not given")
     p.add_argument("--pages", type=int, default=0, help="pages a block; chosen if not given")
     p.add_argument("--vmem-limit", type=int, default=0, help="bytes; 16 MiB if not given")
     p.add_argument("--out", type=pathlib.Path, required=True)
@@ -38,36 +38,41 @@ def main():
         "kv_dtype": jnp.dtype(a.kv_dtype or a.dtype).name, "scale": a.scale or a.head_dim ** -0.5, "window": a.window,
         "soft_cap": a.soft_cap, **({"sinks": True} if a.sinks else {}),
     }
-    for path in write(config, a.queries, a.pages, a.vmem_limit, a.out):
+    for path in write(config, blocks(config, a.queries, a.pages), a.vmem_limit, a.out):
         print(path)
 
 
-def module_for(config):
-    """The module that lowers the kernel for a head dim, and the blocks of queries that there should be payloads for."""
-    if config["head_dim"] == 64:
-        import tpu_inference_rpa
-        return tpu_inference_rpa, [32]  # one kernel has both ways, for one query a sequence and for many
-    if config.get("sinks"):
-        raise SystemExit("the kernel for head dims that are multiples of 128 takes no sinks")
-    if config["head_dim"] % 128:
+def check(config):
+    """Ends with an error for shapes that no kernel takes."""
+    if config["head_dim"] != 64 and config["head_dim"] % 128:
         raise SystemExit(f"head_dim is {config['head_dim']}: the kernels take 64 and multiples of 128")
-    return jax_rpa, [8, 32]
+    if config.get("sinks") and config["head_dim"] != 64:
+        raise SystemExit("the kernel for head dims that are multiples of 128 takes no sinks")
 
 
-def write(config, queries_wanted, pages, vmem_limit, out):
-    source, usual = module_for(config)
+def blocks(config, queries=0, pages=0):
+    """The blocks of each payload, by the form of the kernel that it has."""
+    check(config)
+    sizes = {form: tpu_inference_rpa.blocks(config, form, queries) for form in tpu_inference_rpa.forms(config)}
+    return {form: (queries, pages or chosen) for form, (queries, chosen) in sizes.items()}
+
+
+def payloads(config, sizes, vmem_limit=0):
+    """Yields the payloads with the blocks that sizes has, and their names."""
+    try:
+        for header, body in tpu_inference_rpa.capture(config, sizes, vmem_limit):
+            yield template.name_of(header), template.encode(header, body)
+    except (ValueError, AssertionError, NotImplementedError) as e:
+        raise SystemExit(f"the kernel refuses {config}: {e}")
+
+
+def write(config, sizes, vmem_limit, out):
     out.mkdir(parents=True, exist_ok=True)
-    for queries in queries_wanted or usual:
-        chosen_queries, chosen = source.blocks(config, queries)
-        try:
-            header, body = source.capture(config, chosen_queries, pages or chosen, vmem_limit)
-        except (ValueError, AssertionError, NotImplementedError) as e:
-            raise SystemExit(f"the kernel refuses {config}: {e}")
-        path = out / template.name_of(header)
-        part = path.with_suffix(".part")
-        part.write_bytes(template.encode(header, body))
-        part.replace(path)
-        yield path
+    for name, payload in payloads(config, sizes, vmem_limit):
+        part = out / (name + ".part")
+        part.write_bytes(payload)
+        part.replace(out / name)
+        yield out / name
 
 
 if __name__ == "__main__":

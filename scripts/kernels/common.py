@@ -5,14 +5,20 @@
 All are in bfloat16, for pages of 16, 32, 64 and 128 tokens; those of models with a window, a soft cap or a scale of
 their own, and without sinks, for pages of 16 and 64. Those that FILE, an uncompressed file of payloads, has already are
 taken from it: so a model more takes minutes, and not an hour.
+
+For head dims that are multiples of 128, the MODELS have the kernel that also stores, for pages of UPDATING. All others
+still have JAX's, which only attends: to replace it, add to UPDATING and to `updates`, and remove jax_rpa.py once it is
+not called any more.
 """
 import argparse
 import json
 import pathlib
 import sys
-import tempfile
 
 import capture
+import jax_rpa
+import template
+import tpu_inference_rpa
 
 # (heads, KV heads, head_dim) of models. Each is captured whole, and for its part on each of so many devices.
 MODELS = [
@@ -64,6 +70,7 @@ FEWER_DEVICES = [1, 2, 4, 8]
 FEWER_PAGES = [16, 64]
 DEVICES = [1, 2, 4, 8, 16, 32]
 PAGES = [16, 32, 64, 128]
+UPDATING = [64, 128]
 
 
 def part(heads, kv_heads, devices):
@@ -114,8 +121,8 @@ def config(heads, kv_heads, head_dim, page_size, window=0, scale=0, soft_cap=0):
     }
 
 
-def key(config, queries, pages):
-    return json.dumps([config, queries, pages], sort_keys=True)
+def key(kernel, config, queries, pages):
+    return json.dumps([kernel, config, queries, pages], sort_keys=True)
 
 
 def payloads(data):
@@ -125,9 +132,28 @@ def payloads(data):
         end = data.index(b"\n") + 1
         header = json.loads(data[:end])
         end += header["body_bytes"]
-        found[key(header["config"], header["blocks"]["queries"], header["blocks"]["pages"])] = data[:end]
+        blocks = header["blocks"]["queries"], header["blocks"]["pages"]
+        found[key(header["kernel"], header["config"], *blocks)] = data[:end]
         data = data[end:]
     return found
+
+
+def updates(config):
+    """Whether a config has the kernel that also stores keys and values."""
+    shapes = {(*part(*model[:2], devices), model[2]) for model in MODELS for devices in DEVICES}
+    plain = not config["window"] and not config["soft_cap"] and config["scale"] == config["head_dim"] ** -0.5
+    return config["head_dim"] == 64 or config["page_size"] in UPDATING and plain and (
+        config["heads"], config["kv_heads"], config["head_dim"]) in shapes
+
+
+def made(config):
+    """How the payloads of a config are made: their kernel, blocks, and a function that yields them."""
+    if updates(config):
+        sizes = capture.blocks(config)
+        return tpu_inference_rpa.KERNEL, list(sizes.values()), lambda: (
+            payload for _, payload in capture.payloads(config, sizes))
+    chosen = [jax_rpa.blocks(config, queries) for queries in (8, 32)]
+    return jax_rpa.KERNEL, chosen, lambda: (template.encode(*jax_rpa.capture(config, *block)) for block in chosen)
 
 
 def main():
@@ -135,17 +161,15 @@ def main():
     p.add_argument("--keep", type=pathlib.Path)
     a = p.parse_args()
     kept = payloads(a.keep.read_bytes()) if a.keep else {}
-    with tempfile.TemporaryDirectory() as folder:
-        for wanted_config in configs():
-            source, usual = capture.module_for(wanted_config)
-            for queries in usual:
-                queries, pages = source.blocks(wanted_config, queries)
-                wanted = key(wanted_config, queries, pages)
-                if wanted not in kept:
-                    path, = capture.write(wanted_config, [queries], pages, 0, pathlib.Path(folder))
-                    kept[wanted] = path.read_bytes()
-                    print(path.name, file=sys.stderr, flush=True)
-                sys.stdout.buffer.write(kept[wanted])
+    for wanted_config in configs():
+        kernel, chosen, make = made(wanted_config)
+        keys = [key(kernel, wanted_config, *block) for block in chosen]
+        if not all(wanted in kept for wanted in keys):
+            print(wanted_config, file=sys.stderr, flush=True)
+            kept.update(zip(keys, make()))
+        for wanted in keys:
+            sys.stdout.buffer.write(kept[wanted])
+        sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":

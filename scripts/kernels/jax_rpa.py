@@ -15,6 +15,11 @@ KERNEL = "ragged_paged_attention"
 SOURCE = "jax.experimental.pallas.ops.tpu.ragged_paged_attention"
 VMEM = 16 << 20  # what a kernel gets by default
 
+# All are encoded in 3 bytes. Q counts blocks of queries.
+BASE = {"P": 300007, "S": 400009, "PP": 500009, "Q": 600011}
+OTHER = {"P": 310019, "S": 410009, "PP": 510007, "Q": 610031}
+EXPRESSIONS = [(symbol, 1, plus) for symbol in BASE for plus in (0, 1)]
+
 
 def vmem_bytes(config, queries, pages):
     """What the kernel keeps in VMEM: two buffers of KV, queries and results twice, sums in float32, and the scores of a
@@ -83,4 +88,6 @@ def capture(config, queries, pages, vmem_limit=None):
     samples = [
         {"P": 4099, "S": 61, "PP": 257, "Q": 17}, {"P": 91, "S": 256, "PP": 64, "Q": 2},
         {"P": 128, "S": 16, "PP": max(16, pages), "Q": 1}]
-    return template.make(header, lambda sizes: template.lower(fn, operands(config, sizes, queries)), samples)
+    return template.make(
+        header, lambda sizes: template.lower(fn, operands(config, sizes, queries), 1)[0], samples, BASE, OTHER,
+        EXPRESSIONS)

@@ -8,5 +8,5 @@ trap 'rm -f "$common"' EXIT
 "$python" common.py >"$common"
 zstd -q --ultra -22 --long=23 -f "$common" -o ../../backend/xla/mosaic/payloads/common.zst
 "$python" goldens.py
-"$python" goldens_64.py
+"$python" goldens_update.py
 "$python" arrays.py

@@ -2,9 +2,9 @@
 
 The body of a Mosaic kernel is MLIR bytecode. It holds the sizes of its operands (pages, sequences, pages a sequence,
 blocks of tokens) in a few places, as integers of the bytecode. `make` finds these places: it lowers the kernel for
-large distinctive sizes, then for others, one size at a time, and looks where the bytes differ. A payload is then the
-body, and a list of places with what belongs there. It is checked before it is written: for sizes drawn at random the
-filled-in body must parse to the very text of a body that was lowered for those sizes.
+large distinctive sizes, then for others, and looks where the bytes differ. A payload is then the body, and a list of
+places with what belongs there. It is checked before it is written: for small sizes, which also occur elsewhere in the
+body, the filled-in body must parse to the very text of a body that was lowered for them.
 
 File: one line of JSON (see `make`), a newline, and the body. Files may be put one behind another.
 """
@@ -29,16 +29,8 @@ jax.config.update("jax_hlo_source_file_canonicalization_regex", r".*/(?=(jax|tpu
 
 FORMAT = 1
 
-# Sizes that occur nowhere else in a body, a second value for each, and how many bytes the bytecode uses for integers
-# of that size.
-BASE = {"P": 300007, "S": 400009, "PP": 500009, "Q": 600011}
-OTHER = {"P": 310019, "S": 410009, "PP": 510007, "Q": 610031}
 VARINT_BYTES = 3
 LARGEST = (1 << (7 * VARINT_BYTES - 1)) - 1
-
-# How a body contains sizes: (symbol, times, plus). N is S * PP, for a page table in one axis.
-EXPRESSIONS = [(symbol, 1, plus) for symbol in BASE for plus in (0, 1)]
-
 
 @contextlib.contextmanager
 def tpu_target():
@@ -48,18 +40,22 @@ def tpu_target():
         yield
 
 
-def lower(fn, operands):
-    """Returns the custom call of fn's only kernel: backend config without the body, body, operand and result types."""
+def lower(fn, operands, count):
+    """Returns the custom calls of fn's count kernels, in the order of its program: for each the backend config without
+    the body, body, operand and result types."""
     with tpu_target():
         jax.clear_caches()
         text = jax.jit(fn).trace(*operands).lower(lowering_platforms=("tpu",)).as_text()
     calls = [line for line in text.splitlines() if "@tpu_custom_call" in line]
-    if len(calls) != 1:
-        raise SystemExit(f"one kernel was expected and {len(calls)} were lowered")
-    quoted = re.search(r'backend_config = "((?:[^"\\]|\\.)*)"', calls[0]).group(1)
-    config = json.loads(re.sub(r"\\([0-9A-Fa-f]{2})", lambda m: chr(int(m.group(1), 16)), quoted))
-    body = base64.b64decode(config["custom_call_config"].pop("body"))
-    return {"config": config, "body": body, "call": calls[0]}
+    if len(calls) != count:
+        raise SystemExit(f"{count} kernels were expected and {len(calls)} were lowered")
+    lowered = []
+    for call in calls:
+        quoted = re.search(r'backend_config = "((?:[^"\\]|\\.)*)"', call).group(1)
+        config = json.loads(re.sub(r"\\([0-9A-Fa-f]{2})", lambda m: chr(int(m.group(1), 16)), quoted))
+        body = base64.b64decode(config["custom_call_config"].pop("body"))
+        lowered.append({"config": config, "body": body, "call": call})
+    return lowered
 
 
 def text_of(body):
@@ -86,22 +82,20 @@ ENCODINGS = {"varint": varint, "varint2": lambda v: varint(v, 2), "varint4": lam
 
 
 def value_of(expression, sizes):
+    """expression is how a body contains a size: (symbol, times, plus). N is S * PP, for a page table in one axis."""
     symbol, times, plus = expression
     return (sizes["S"] * sizes["PP"] if symbol == "N" else sizes[symbol]) * times + plus
 
 
-def places(symbol, expressions, base, other, base_sizes, other_sizes):
-    """Lists where a size stands, as {at: patch}, and fails if bytes differ elsewhere."""
+def places(expressions, base, other, base_sizes, other_sizes):
+    """Lists where sizes stand, and fails if bytes differ elsewhere."""
     if len(base) != len(other):
-        raise SystemExit(f"the body's length depends on {symbol}")
+        raise SystemExit("the body's length depends on the sizes")
     found, explained = {}, set()
     for encoding, encode in ENCODINGS.items():
         for expression in expressions:
-            was, now = value_of(expression, base_sizes), value_of(expression, other_sizes)
-            if was == now:
-                continue
             try:
-                was, now = encode(was), encode(now)
+                was, now = encode(value_of(expression, base_sizes)), encode(value_of(expression, other_sizes))
             except ValueError:
                 continue
             at = base.find(was)
@@ -115,9 +109,9 @@ def places(symbol, expressions, base, other, base_sizes, other_sizes):
                     explained.update(range(at, at + len(now)))
                 at = base.find(was, at + 1)
     unexplained = [i for i in range(len(base)) if base[i] != other[i] and i not in explained]
-    if unexplained or not found:
-        raise SystemExit(f"the body depends on {symbol} in a way that is not understood, at bytes {unexplained[:10]}")
-    return found
+    if unexplained or {patch["symbol"] for patch in found.values()} < {symbol for symbol, _, _ in expressions}:
+        raise SystemExit(f"the body depends on sizes in a way that is not understood, at bytes {unexplained[:10]}")
+    return list(found.values())
 
 
 def fill(body, patches, sizes):
@@ -128,20 +122,14 @@ def fill(body, patches, sizes):
     return bytes(out)
 
 
-def make(header, lower_for, samples, base_sizes=BASE, other_sizes=OTHER, expressions=EXPRESSIONS):
-    """Makes a payload. lower_for(sizes) lowers the kernel for sizes like base_sizes; samples are sizes that it is
-    checked with.
+def make(header, lower_for, samples, base_sizes, other_sizes, expressions):
+    """Makes a payload. lower_for(sizes) lowers the kernel. base_sizes are sizes that occur nowhere else in a body,
+    other_sizes a second value for each; samples are sizes that the payload is checked with.
 
     header: kernel, source, config (what the payload is for), blocks, operands, results (all sizes symbolic).
     """
     base = lower_for(base_sizes)
-    found = {}
-    for symbol in base_sizes:
-        sizes = {**base_sizes, symbol: other_sizes[symbol]}
-        for at, patch in places(symbol, expressions, base["body"], lower_for(sizes)["body"], base_sizes, sizes).items():
-            if found.setdefault(at, patch) != patch:
-                raise SystemExit(f"the place {at} may hold {found[at]} or {patch}")
-    patches = list(found.values())
+    patches = places(expressions, base["body"], lower_for(other_sizes)["body"], base_sizes, other_sizes)
     checks = []
     for sizes in samples:
         real = lower_for(sizes)

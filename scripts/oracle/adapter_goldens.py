@@ -65,6 +65,19 @@ ADAPTERS = {
         dict(r=4, lora_alpha=8, target_modules=["q_proj", "k_proj", "v_proj", "o_proj"]),
         torch.float32,
     ),
+    "llama3-dora": ("llama3", 12, dict(r=4, lora_alpha=8, use_dora=True, target_modules=ALL), torch.float32),
+    "phi3-dora": (
+        "phi3",
+        13,
+        dict(r=4, lora_alpha=8, use_dora=True, target_modules=["qkv_proj", "down_proj"]),
+        torch.bfloat16,
+    ),
+    "llama3-head": (
+        "llama3",
+        14,
+        dict(r=4, lora_alpha=8, target_modules=["q_proj", "embed_tokens", "lm_head"]),
+        torch.float32,
+    ),
 }
 
 
@@ -97,7 +110,10 @@ def main(models, adapters, golden):
         model.eval()
         for key, weight in model.named_parameters():
             if "lora_" in key:
-                torch.nn.init.normal_(weight, std=0.3)
+                if "magnitude" in key:  # lengths of rows
+                    weight.mul_(torch.empty_like(weight).uniform_(0.5, 1.5))
+                else:
+                    torch.nn.init.normal_(weight, std=0.3)
                 weight.copy_(weight.to(dtype).float())
         out = Path(adapters) / name
         shutil.rmtree(out, ignore_errors=True)

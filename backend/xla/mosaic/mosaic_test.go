@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,6 +26,11 @@ var llama = mosaic.Config{Heads: 32, KVHeads: 8, HeadDim: 128, PageSize: 16, DTy
 
 func request(c mosaic.Config, s mosaic.Sizes) mosaic.Request {
 	return mosaic.Request{Kernel: mosaic.RaggedPagedAttention, Config: c, Sizes: s}
+}
+
+// update is a request for the kernel that also stores.
+func update(c mosaic.Config, s mosaic.Sizes) mosaic.Request {
+	return mosaic.Request{Kernel: mosaic.PagedAttentionUpdate, Config: c, Sizes: s}
 }
 
 func open(t testing.TB, dir string) *mosaic.Store {
@@ -67,6 +73,9 @@ func TestEmbedded(t *testing.T) {
 			c := llama
 			c.Heads, c.KVHeads, c.PageSize = heads[0], heads[1], page
 			r := request(c, mosaic.Sizes{Pages: 1000, Seqs: 64, PagesPerSeq: 128, Tokens: 64})
+			if page >= 64 {
+				r.Kernel = mosaic.PagedAttentionUpdate
+			}
 			r.OneTokenPerSeq = true
 			decode, err := s.Find(r)
 			if err != nil {
@@ -78,6 +87,9 @@ func TestEmbedded(t *testing.T) {
 			if err != nil || decode.Payload.Blocks.Queries >= prefill.Payload.Blocks.Queries {
 				t.Errorf("%v: decode and prefill have blocks of %v and %v queries (%v)", c, decode.Payload.Blocks,
 					prefill.Payload.Blocks, err)
+			}
+			if page >= 64 && (decode.Payload.Form != mosaic.FormDecode || prefill.Payload.Form != mosaic.FormMixed) {
+				t.Errorf("%v: decode and prefill have forms %q and %q", c, decode.Payload.Form, prefill.Payload.Form)
 			}
 		}
 	}
@@ -171,6 +183,35 @@ func TestCall(t *testing.T) {
 	few, err := open(t, "").Find(request(llama, mosaic.Sizes{Pages: 5000, Seqs: 48, PagesPerSeq: 3, Tokens: 200}))
 	if err != nil || !few.Operands[1].Shape.Equal(i32(48, few.Payload.Blocks.Pages)) {
 		t.Errorf("a page table of 3 columns is not widened to a block: %v (%v)", few, err)
+	}
+}
+
+// The kernel that stores takes a table of one axis, and gives queries and cache back in their memory.
+func TestCallThatStores(t *testing.T) {
+	c := llama
+	c.PageSize = 64
+	sizes := mosaic.Sizes{Pages: 5000, Seqs: 48, PagesPerSeq: 100, Tokens: 200}
+	call, err := open(t, "").Find(update(c, sizes))
+	if err != nil {
+		t.Fatal(err)
+	}
+	i32 := func(dims ...int) shapes.Shape { return shapes.Make(dtypes.Int32, dims...) }
+	bf16 := func(dims ...int) shapes.Shape { return shapes.Make(dtypes.BFloat16, dims...) }
+	q, cache := bf16(8, 200, 2, 2, 128), bf16(5000, 64, 8, 2, 128)
+	want := []mosaic.Tensor{
+		{Name: "kv_lens", Shape: i32(48)}, {Name: "page_indices", Shape: i32(4800)},
+		{Name: "cu_q_lens", Shape: i32(49)}, {Name: "distribution", Shape: i32(3)}, {Name: "zeros", Shape: i32(3)},
+		{Name: "minus_ones", Shape: i32(4)}, {Name: "minus_ones", Shape: i32(6)}, {Name: "q", Shape: q},
+		{Name: "kv", Shape: bf16(200, 8, 2, 128)}, {Name: "cache", Shape: cache},
+	}
+	if fmt.Sprint(call.Operands) != fmt.Sprint(want) || len(call.Results) != 2 || !call.Results[0].Shape.Equal(q) ||
+		!call.Results[1].Shape.Equal(cache) || fmt.Sprint(call.Payload.Aliases) != "[[7 0] [9 1]]" {
+		t.Errorf("operands %v, results %v, aliases %v", call.Operands, call.Results, call.Payload.Aliases)
+	}
+	c.Window = 77
+	var none *mosaic.NoKernelError
+	if _, err := open(t, "").Find(update(c, sizes)); !errors.As(err, &none) || !none.Unknown {
+		t.Errorf("a window of 77 gives %v", err)
 	}
 }
 
@@ -312,6 +353,41 @@ func TestUserFolder(t *testing.T) {
 	}
 }
 
+// A body for sequences of one query serves no other steps, one for any sequences serves both.
+func TestForms(t *testing.T) {
+	with := func(form string, queries int) []byte {
+		return payload(func(h map[string]any) {
+			h["form"], h["blocks"] = form, map[string]any{"queries": queries, "pages": 2}
+		})
+	}
+	decode, mixed := with(mosaic.FormDecode, 1), with(mosaic.FormMixed, 8)
+	for _, c := range []struct {
+		payloads         []byte
+		oneToken, others string
+	}{
+		{decode, mosaic.FormDecode, "none"},
+		{mixed, mosaic.FormMixed, mosaic.FormMixed},
+		{append(slices.Clone(mixed), decode...), mosaic.FormDecode, mosaic.FormMixed},
+	} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "a"+mosaic.Suffix), c.payloads, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		for oneToken, want := range map[bool]string{true: c.oneToken, false: c.others} {
+			r := request(mosaic.Config{Heads: 3, KVHeads: 1, HeadDim: 128, PageSize: 16, DType: "float32",
+				KVDType: "float32", Scale: 1}, mosaic.Sizes{Pages: 5, Seqs: 6, PagesPerSeq: 7, Tokens: 17})
+			r.OneTokenPerSeq = oneToken
+			got := "none"
+			if call, err := open(t, dir).Find(r); err == nil {
+				got = call.Payload.Form
+			}
+			if got != want {
+				t.Errorf("one token a sequence, %t: form %s, want %s", oneToken, got, want)
+			}
+		}
+	}
+}
+
 func TestDamagedPayloads(t *testing.T) {
 	set := func(key string, value any) func(map[string]any) { return func(h map[string]any) { h[key] = value } }
 	patch := func(at int, encoding, symbol string) any {
@@ -339,6 +415,7 @@ func TestDamagedPayloads(t *testing.T) {
 		"blocks":      payload(set("blocks", map[string]any{})),
 		"second":      append(payload(nil), '{'),
 		"no operands": payload(set("operands", []any{})),
+		"form":        payload(set("form", "prefill")),
 	} {
 		if all, err := mosaic.Parse(data); !errors.Is(err, mosaic.ErrFormat) {
 			t.Errorf("%s: got %d payloads and %v", name, len(all), err)

@@ -96,7 +96,9 @@ type Payload struct {
 	Source   string            `json:"source"`
 	Versions map[string]string `json:"versions"`
 	Config   Config            `json:"config"`
-	Blocks   Blocks            `json:"blocks"`
+	// Form is FormDecode or FormMixed, or "" for a body that has both.
+	Form   string `json:"form,omitempty"`
+	Blocks Blocks `json:"blocks"`
 
 	Format        int                        `json:"format"`
 	Operands      []operand                  `json:"operands"`
@@ -111,6 +113,12 @@ type Payload struct {
 
 	body []byte
 }
+
+// Forms of a kernel that has a body for each: for sequences of one query, and for sequences of any number.
+const (
+	FormDecode = "decode"
+	FormMixed  = "mixed"
+)
 
 // Blocks are a kernel's block sizes: queries and pages handled at once. VMEMLimit is in bytes, 0 for 16 MiB.
 type Blocks struct {
@@ -233,6 +241,9 @@ func (p *Payload) validate() error {
 	if p.Kernel == "" || p.Blocks.Queries < 1 || p.Blocks.Pages < 1 || p.Largest < 1 || len(p.Operands) == 0 ||
 		len(p.Results) == 0 {
 		return errors.New("the header lacks the kernel's name, block sizes, operands or results")
+	}
+	if p.Form != "" && p.Form != FormDecode && p.Form != FormMixed {
+		return fmt.Errorf("its form is %q, but must be %s or %s", p.Form, FormDecode, FormMixed)
 	}
 	if _, ok := p.BackendConfig[customCall]; !ok {
 		return fmt.Errorf("backend_config has no %s", customCall)

@@ -96,19 +96,22 @@ type Request struct {
 	Kernel string
 	Config Config
 	Sizes  Sizes
-	// OneTokenPerSeq reports whether each sequence has one query at most; a kernel with small blocks of queries is then
-	// preferred.
+	// OneTokenPerSeq reports whether each sequence has one query at most; the form for such steps is then preferred,
+	// and a kernel with small blocks of queries.
 	OneTokenPerSeq bool
 }
 
 // Serves reports whether a payload is made for a request, with any blocks.
-func (p *Payload) Serves(r Request) bool { return p.Kernel == r.Kernel && p.Config.same(r.Config) }
+func (p *Payload) Serves(r Request) bool {
+	return p.Kernel == r.Kernel && p.Config.same(r.Config) && (p.Form != FormDecode || r.OneTokenPerSeq)
+}
 
 // NeedsAsMuchAs reports whether a payload for the same as another has blocks that are as large, and no more memory for
 // them.
 func (p *Payload) NeedsAsMuchAs(q *Payload) bool {
-	return p.Kernel == q.Kernel && p.Config.same(q.Config) && p.Blocks.Queries >= q.Blocks.Queries &&
-		p.Blocks.Pages >= q.Blocks.Pages && p.Blocks.VMEMLimit <= q.Blocks.VMEMLimit
+	return p.Kernel == q.Kernel && p.Form == q.Form && p.Config.same(q.Config) &&
+		p.Blocks.Queries >= q.Blocks.Queries && p.Blocks.Pages >= q.Blocks.Pages &&
+		p.Blocks.VMEMLimit <= q.Blocks.VMEMLimit
 }
 
 // NoKernelError reports that there is no kernel for a request, so that its plain form is to be built.
@@ -116,6 +119,8 @@ type NoKernelError struct {
 	Request Request
 	// Reason states why in a sentence, Remedy what to do about it.
 	Reason, Remedy string
+	// Unknown reports whether no payload at all was made for the request's shape.
+	Unknown bool
 }
 
 // Error implements error.
@@ -145,22 +150,22 @@ func (s *Store) FindExcept(r Request, except func(*Payload) bool) (*Call, error)
 		}
 	}
 	if best == nil && refused {
-		return nil, &NoKernelError{r, "no payload has blocks small enough", "`" + r.Config.captureCommand() +
-			"` makes one with others where Python and JAX are installed"}
+		return nil, &NoKernelError{Request: r, Reason: "no payload has blocks small enough",
+			Remedy: "`" + r.Config.captureCommand() + "` makes one with others where Python and JAX are installed"}
 	}
 	if best == nil {
-		return nil, &NoKernelError{r, "no payload was captured for it", "`" + r.Config.captureCommand() +
-			"` makes one where Python and JAX are installed"}
+		return nil, &NoKernelError{Request: r, Unknown: true, Reason: "no payload was captured for it",
+			Remedy: "`" + r.Config.captureCommand() + "` makes one where Python and JAX are installed"}
 	}
 	if need := best.smem(r.Sizes); need > smemBytes-smemReserved {
-		return nil, &NoKernelError{r, fmt.Sprintf("a page table of %d x %d takes %d KiB of %d KiB of SMEM",
-			r.Sizes.Seqs, r.Sizes.PagesPerSeq, need>>10, smemBytes>>10),
-			"raise the page size, or lower the sequences or their length"}
+		return nil, &NoKernelError{Request: r, Reason: fmt.Sprintf(
+			"a page table of %d x %d takes %d KiB of %d KiB of SMEM", r.Sizes.Seqs, r.Sizes.PagesPerSeq, need>>10,
+			smemBytes>>10), Remedy: "raise the page size, or lower the sequences or their length"}
 	}
 	call, err := best.Call(r.Sizes)
 	if err != nil {
-		return nil, &NoKernelError{r, err.Error(),
-			"lower it; of a loop of layers the pages of all count, and larger ones are fewer"}
+		return nil, &NoKernelError{Request: r, Reason: err.Error(),
+			Remedy: "lower it; of a loop of layers the pages of all count, and larger ones are fewer"}
 	}
 	return call, nil
 }

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"image/color"
 	"math"
 	"slices"
 	"time"
@@ -77,7 +78,7 @@ func (p *Page) charts() (out []chart, err error) {
 		for _, m := range measures {
 			figures = append(figures, p.overTime(m))
 		}
-		figures = append(figures, p.timeline())
+		figures = append(figures, p.timeline(), p.weightsOverTime())
 	}
 	figures = append(figures, p.textLens.histogram("Length of completions, tokens", "completions"),
 		p.promptLens.histogram("Length of prompts, tokens", "rows"))
@@ -105,9 +106,7 @@ func (p *Page) clock() clock {
 	c := clock{began: p.Processes[0].Start.Time, unit: "seconds", size: 1}
 	span := 0.0
 	for _, run := range p.Processes {
-		if n := len(run.Points); n > 0 {
-			span = max(span, c.offset(run)+run.Points[n-1].Seconds)
-		}
+		span = max(span, c.offset(run)+lastSecond(run))
 	}
 	switch {
 	case span > 4*3600:
@@ -168,38 +167,28 @@ func lineOf(run telemetry.Process, m measure, x func(float64) float64) plotter.X
 	return line
 }
 
-// timelineRows is how many rows the timeline shows at most.
+// timelineRows is how many rows a timeline shows at most.
 const timelineRows = 24
 
-// timeline draws when each of several processes ran. Processes of one name have one row: a worker that was started
-// again.
-func (p *Page) timeline() *figure {
-	if len(p.Processes) < 2 {
-		return nil
-	}
+// bar is when something was the case, in seconds.
+type bar struct {
+	row      int
+	from, to float64
+	color    color.Color
+}
+
+// bars draws a timeline, with a row for each name, the first at the top.
+func (p *Page) bars(title string, names []string, bars []bar) *figure {
 	clock := p.clock()
-	places, names := p.names()
-	rows := min(len(names), timelineRows)
-	f := newFigure("When each process ran", clock.unit+" since the start", "")
-	f.about = fmt.Sprintf("%d processes", len(p.Processes))
-	if rows < len(names) {
-		f.title += fmt.Sprintf(", the first %d of %d", rows, len(names))
-	}
-	for i, run := range p.Processes {
-		if places[i] >= rows {
-			continue
-		}
-		y := float64(rows - places[i])
-		from := clock.offset(run) / clock.size
-		to := from
-		if n := len(run.Points); n > 0 {
-			to += run.Points[n-1].Seconds / clock.size
-		}
+	rows := len(names)
+	f := newFigure(title, clock.unit+" since the start", "")
+	for _, b := range bars {
+		y := float64(rows - b.row)
 		thick := vg.Points(min(10, 100/float64(rows)))
-		f.line(plotter.XYs{{X: from, Y: y}, {X: to, Y: y}}, processColor(places[i]), thick, nil)
+		f.line(plotter.XYs{{X: b.from / clock.size, Y: y}, {X: b.to / clock.size, Y: y}}, b.color, thick, nil)
 	}
 	var ticks []plot.Tick
-	for i, name := range names[:rows] {
+	for i, name := range names {
 		if r := []rune(name); len(r) > 16 {
 			name = string(r[:15]) + "…"
 		}
@@ -212,6 +201,41 @@ func (p *Page) timeline() *figure {
 	}
 	f.X.Min = min(f.X.Min, 0)
 	return f
+}
+
+// timeline draws when each of several processes ran. Processes of one name have one row: a worker that was started
+// again.
+func (p *Page) timeline() *figure {
+	if len(p.Processes) < 2 {
+		return nil
+	}
+	clock := p.clock()
+	places, names := p.names()
+	rows := min(len(names), timelineRows)
+	title := "When each process ran"
+	if rows < len(names) {
+		title += fmt.Sprintf(", the first %d of %d", rows, len(names))
+	}
+	var all []bar
+	for i, run := range p.Processes {
+		if places[i] < rows {
+			from := clock.offset(run)
+			all = append(all, bar{places[i], from, from + lastSecond(run), processColor(places[i])})
+		}
+	}
+	f := p.bars(title, names[:rows], all)
+	if f != nil {
+		f.about = fmt.Sprintf("%d processes", len(p.Processes))
+	}
+	return f
+}
+
+// lastSecond is when a process was seen last, in seconds after its start.
+func lastSecond(run telemetry.Process) float64 {
+	if n := len(run.Points); n > 0 {
+		return run.Points[n-1].Seconds
+	}
+	return 0
 }
 
 // names returns what processes are called on the page, and which name each has. Processes without a name have one each.

@@ -50,6 +50,12 @@ const (
 	Stopped  = "not finished"
 )
 
+// Generated is what weights generated.
+type Generated struct {
+	Completions int64 // whose first token they generated
+	Tokens      int64
+}
+
 // Page gathers what is shown. Add every row of the output, in order.
 type Page struct {
 	// Output is the job's output folder, State one of the kinds or "", and StateText describes it.
@@ -63,6 +69,8 @@ type Page struct {
 	// if it is not known.
 	Processes       []telemetry.Process
 	TokensPerSecond float64
+	// Versions is what each version of the weights generated, as far as the output says so.
+	Versions map[string]Generated
 
 	counts     tally.Counts
 	empty      int64

@@ -413,3 +413,30 @@ func TestLinesOfCountsHaveNoGaps(t *testing.T) {
 		}
 	}
 }
+
+// The page of a job whose weights changed has when engines had which weights, and what these generated.
+func TestPageOfWeights(t *testing.T) {
+	p := full()
+	if text := write(t, p); strings.Contains(text, `id="weights"`) {
+		t.Error("weights that stay are on the page")
+	}
+	p = full()
+	p.Versions = map[string]Generated{"0123456789abcdef": {Completions: 1234, Tokens: 56789}}
+	began := p.Processes[0].Start.Time
+	p.Processes[0].Weights = []telemetry.Weights{{Version: "0123456789abcdef", Time: began},
+		{Name: evil, Version: evil, Time: began.Add(100 * time.Second), LoadSeconds: 2, StopSeconds: 0.0123}}
+	p.Processes[1].Weights = []telemetry.Weights{{Name: "step-3", Version: "fedcba", Time: began.Add(25 * time.Minute)}}
+	text := write(t, p)
+	for _, want := range []string{"Weights that generated", "3 versions", "the model", "0123456789ab<", "1,234",
+		"56,789", "12.3 ms", "step-3", "&lt;script&gt;"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page lacks %s", want)
+		}
+	}
+	for range 300 { // a long job
+		p.Processes[0].Weights = append(p.Processes[0].Weights, p.Processes[0].Weights[1])
+	}
+	if text := write(t, p); !strings.Contains(text, "and 103 before these") || strings.Contains(text, "<script") {
+		t.Error("the table is not bounded")
+	}
+}

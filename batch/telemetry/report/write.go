@@ -23,6 +23,7 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"percent": func(n, all int64) string { return percent(n, all) },
 	"share":   func(n, all int64) float64 { return 100 * float64(n) / float64(max(all, 1)) },
 	"seconds": func(s float64) string { return duration(time.Duration(s * float64(time.Second))) },
+	"millis":  func(s float64) string { return fmt.Sprintf("%.1f ms", 1000*s) },
 	"valid":   valid,
 }).Parse(pageText))
 
@@ -50,11 +51,13 @@ func (p *Page) Write(w io.Writer) error {
 		}
 	}
 	processes, slowest := p.processes()
+	weights, weightsBefore := p.weightsTable()
 	shown := visible.NewWriter(w) // a browser obeys marks that turn text around
 	err = pageTemplate.Execute(shown, map[string]any{
 		"Page": p, "Title": title(p.Output), "Tiles": p.tiles(), "Findings": p.findings(), "Ends": ends,
 		"Outputs": p.counts.FinishReasons.Sum(), "Errors": p.errors.All(), "Groups": p.chosen.groups(),
 		"Processes": processes, "Charts": charts, "Slowest": slowest, "Lengths": lengths,
+		"Weights": weights, "WeightsBefore": weightsBefore, "Versions": len(p.Versions) > 0,
 	})
 	if err != nil {
 		return err

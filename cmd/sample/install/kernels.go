@@ -57,8 +57,7 @@ sample kernels capture --heads 32 --kv-heads 8 --head-dim 128 --window 4096 --py
 			})
 			f.Group("Lowering", func(s *pflag.FlagSet) {
 				s.IntVar(&o.Queries, "queries", 0,
-					"`N` queries a block; 8 and 32 if not given, a kernel for decode and one for prompts; 32 for a "+
-						"head_dim of 64")
+					"`N` queries a block, of sequences that may have more than one; chosen if not given")
 				s.IntVar(&o.Pages, "pages", 0, "`N` pages a block, chosen if not given")
 				s.IntVar(&o.VMEMLimit, "vmem-limit", 0,
 					"`BYTES` bytes of VMEM that the kernel may take, 16 MiB if not given")

@@ -82,6 +82,9 @@ var resultGenerator = rapid.Custom(func(t *rapid.T) Result {
 			*lists = rapid.SliceOf(rapid.SliceOf(rapid.Int32())).Draw(t, "lists of ids")
 		}
 	}
+	if rapid.Bool().Draw(t, "has") {
+		r.Experts = rapid.SliceOf(rapid.Uint16()).Draw(t, "experts")
+	}
 	if rapid.Bool().Draw(t, "judged") {
 		r.Judgment = rapid.SampledFrom([]Judgment{Rejected, Accepted}).Draw(t, "judgment")
 		r.Verdict = rapid.String().Draw(t, "verdict")

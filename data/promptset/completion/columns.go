@@ -112,7 +112,7 @@ var columns = slices.Concat([]Column{
 			return &sum
 		},
 		null: func(o *Row) bool { return o.Err != "" }},
-	{Name: "processed_logprobs", Doc: "natural logarithm of each token's probability among the tokens that it was " +
+	{Name: processedColumn, Doc: "natural logarithm of each token's probability among the tokens that it was " +
 		"sampled from, after temperature and filters; 0 if temperature is 0", OnRequest: true,
 		form: floatsForm, pointer: func(o *Row) any { return &o.ProcessedLogprobs }, varied: true,
 		null: func(o *Row) bool { return o.ProcessedLogprobs == nil }},
@@ -160,6 +160,11 @@ var columns = slices.Concat([]Column{
 		null: func(o *Row) bool { return o.WeightsStarts == nil }},
 	{Name: "weights_version", Doc: "version of the weights that generated the first token", OnRequest: true,
 		form: textForm, pointer: firstVersion, null: func(o *Row) bool { return o.WeightsVersions == nil }},
+	{Name: expertsColumn, Doc: "the experts of a mixture that computed each token's distribution, as one list: by " +
+		"token, then by layer with experts, ascending within a layer; as many for each token; null if there is an " +
+		"error",
+		OnRequest: true, form: expertsForm, pointer: func(o *Row) any { return &o.Experts },
+		null: func(o *Row) bool { return o.Experts == nil }},
 }, judgedColumns, conversationColumns)
 
 // conversationColumns are the columns of a job whose completions may call tools.

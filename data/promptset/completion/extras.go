@@ -30,6 +30,7 @@ var extras = append([]extra{
 		read:   func(_ *resultDecoder, r *Result) { r.Truncated = true }},
 	textExtra(15, func(r *Result) *string { return &r.Label }),
 	listExtra(16, func(r *Result) *[]int32 { return &r.Ranking }, idItem),
+	listExtra(17, func(r *Result) *[]uint16 { return &r.Experts }, expertItem),
 }, append(measureExtras(), weightsExtra, verdictExtra, messagesExtra, maskExtra, turnsExtra)...)
 
 // weightsExtra has the versions of the weights, each after its first token.
@@ -90,6 +91,16 @@ type item[T any] struct {
 var (
 	idItem = item[int32]{1, func(b []byte, id int32) []byte { return binary.AppendVarint(b, int64(id)) },
 		func(d *resultDecoder) int32 { return int32(d.integer()) }}
+	expertItem = item[uint16]{2, binary.LittleEndian.AppendUint16,
+		func(d *resultDecoder) uint16 {
+			if len(d.b) < 2 {
+				d.fail()
+				return 0
+			}
+			n := binary.LittleEndian.Uint16(d.b)
+			d.b = d.b[2:]
+			return n
+		}}
 	floatItem = item[float32]{4,
 		func(b []byte, f float32) []byte { return binary.LittleEndian.AppendUint32(b, math.Float32bits(f)) },
 		func(d *resultDecoder) float32 {

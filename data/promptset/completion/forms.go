@@ -49,6 +49,10 @@ var (
 		json:   func(b []byte, n int32) []byte { return strconv.AppendInt(b, int64(n), 10) },
 		value:  parquet.Int32Value,
 		decode: parquet.Value.Int32}}
+	expertsForm = listForm[uint16]{scalarForm[uint16]{typ: parquet.Uint(16).Type(),
+		json:   func(b []byte, n uint16) []byte { return strconv.AppendUint(b, uint64(n), 10) },
+		value:  func(n uint16) parquet.Value { return parquet.Int32Value(int32(n)) },
+		decode: func(v parquet.Value) uint16 { return uint16(v.Int32()) }}}
 	floatsForm = listForm[float32]{scalarForm[float32]{typ: parquet.FloatType,
 		json:   func(b []byte, f float32) []byte { return jsonvalue.AppendFloat(b, float64(f), 32) },
 		value:  parquet.FloatValue,

@@ -48,6 +48,8 @@ type Result struct {
 	PromptTopIDs      [][]int32 // for each of them; none for the first
 	PromptTopLogprobs [][]float32
 	Measures          [len(measures)][]float32
+	// Experts are the experts of a mixture that computed each token's distribution: as many for each.
+	Experts []uint16
 	// WeightsVersions are the versions of the weights that generated the tokens: each from the token whose number
 	// WeightsStarts has up to the next.
 	WeightsVersions []string
@@ -92,13 +94,25 @@ func (r *Result) SetMeasure(name string, values []float32) {
 	}
 }
 
-// IsMeasure reports whether a column is one of a measure.
-func IsMeasure(column string) bool {
-	return slices.ContainsFunc(measures[:], func(m measure) bool { return m.name == column })
+const (
+	expertsColumn   = "experts"
+	processedColumn = "processed_logprobs"
+)
+
+// IsReported reports whether the engine gives the values of a column on request with each token, for all rows of a job.
+func IsReported(column string) bool {
+	return column == processedColumn || column == expertsColumn ||
+		slices.ContainsFunc(measures[:], func(m measure) bool { return m.name == column })
 }
 
-// KeepMeasures removes the measures that columns do not name.
-func (r *Result) KeepMeasures(columns []string) {
+// KeepReported removes what the engine reported for columns that are not named.
+func (r *Result) KeepReported(columns []string) {
+	if !slices.Contains(columns, processedColumn) {
+		r.ProcessedLogprobs = nil
+	}
+	if !slices.Contains(columns, expertsColumn) {
+		r.Experts = nil
+	}
 	for m := range measures {
 		if !slices.Contains(columns, measures[m].name) {
 			r.Measures[m] = nil
@@ -157,6 +171,9 @@ func (r *Result) Wrong() string {
 			return fmt.Sprintf("has the weights_starts %v and %d completion_tokens", r.WeightsStarts,
 				r.CompletionTokens)
 		}
+	}
+	if n := len(r.Experts); n > 0 && (tokens == 0 || n%tokens > 0) {
+		return fmt.Sprintf("has %d experts and %d completion_tokens", n, tokens)
 	}
 	for m, values := range r.Measures {
 		if len(values) > 0 && len(values) != tokens {

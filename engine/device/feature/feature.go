@@ -58,6 +58,7 @@ type Sizes struct {
 	Vocabulary    int // tokens
 	Masks         MaskSizes
 	History       int // tokens of a sequence that DRY looks at, the last ones
+	Routes        int // experts that a token takes in all layers together; 0 unless they are reported
 }
 
 // StepTokens is T, the most tokens of a step.

@@ -16,8 +16,11 @@ var measures = [schedule.NumMeasures]func(logits, rows *Node) *Node{
 	schedule.Entropy: sampling.Entropy,
 }
 
-// MeasuresNamed returns the features of the measures among names.
-func MeasuresNamed(names ...string) (s Set) {
+// OfColumns returns the features that report the columns of these names: measures and experts.
+func OfColumns(names ...string) (s Set) {
+	if slices.Contains(names, "experts") {
+		s |= Experts
+	}
 	for m, name := range schedule.MeasureNames {
 		if slices.Contains(names, name) {
 			s |= ofMeasure(m)

@@ -22,8 +22,12 @@ const (
 	Thinking                       // bounds of reasoning
 	DRY                            // penalties of tokens that repeat a sequence
 	NoRepeat                       // bars of tokens that repeat a sequence
-	firstMeasure                   // of schedule.Measure, whose features come last, in its order
+	firstMeasure                   // of schedule.Measure, whose features follow in its order
 )
+
+// Experts are the experts that tokens of a mixture took. It is no feature that a config may name, since only some
+// models have it.
+const Experts = firstMeasure << schedule.NumMeasures
 
 var names = append([]string{"penalties", "masks", "biases", "filters", "top_logprobs", "prompt_logprobs",
 	"wide_logprobs", "thinking", "dry", "no_repeat"}, schedule.MeasureNames[:]...)
@@ -37,6 +41,9 @@ func (s Set) Names() (list []string) {
 		if s&(1<<i) != 0 {
 			list = append(list, name)
 		}
+	}
+	if s.Has(Experts) {
+		list = append(list, "experts")
 	}
 	return list
 }

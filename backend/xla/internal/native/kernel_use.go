@@ -35,6 +35,13 @@ func (u *kernelUses) note(use KernelUse) {
 	}
 }
 
+// isPlain reports whether it is noted that a composite was asked for this, and got its plain form.
+func (u *kernelUses) isPlain(asked string) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return slices.ContainsFunc(u.list, func(use KernelUse) bool { return use.For == asked && use.Kernel == "" })
+}
+
 // forget removes the uses of a composite that were asked for with this prefix, because their programs are built again.
 func (u *kernelUses) forget(composite, prefix string) {
 	u.mu.Lock()

@@ -130,6 +130,11 @@ func (m *mosaicKernels) find(r mosaic.Request, a attentionAttributes) (*mosaic.C
 		r.Config, r.Sizes.Tokens, r.Sizes.Seqs, r.Sizes.PagesPerSeq)}
 	var none *mosaic.NoKernelError
 	switch {
+	// Head dims of 128 have two kernels, and the one that also stores is asked for first. What is noted is why the
+	// first does not take the sizes, or else what became of the second.
+	case errors.As(err, &none) && none.Unknown && r.Config.HeadDim != 64 &&
+		(r.Kernel == mosaic.PagedAttentionUpdate || m.uses.isPlain(use.For)):
+		return nil, err
 	case errors.As(err, &none):
 		use.Reason = none.Reason + ": " + none.Remedy
 	case err != nil:

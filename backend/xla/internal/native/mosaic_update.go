@@ -3,6 +3,7 @@ package native
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/go-xla/stablehlo"
@@ -57,13 +58,19 @@ func (m *mosaicKernels) update(attrs json.RawMessage, inputs []shapes.Shape) (*m
 	}, a)
 }
 
+// fewQueries is how many queries are rotated first and transposed then. If a TPU's compiler may mix the two, it copies
+// the halves of up to 64 queries apart from each other, which takes it 1.7 times as long; with more it takes half as
+// long.
+const fewQueries = 64
+
 // emitUpdate is the emitter of "paged_attention_update".
 //
-// The kernel expects a KV head's queries as a matrix: [KVH, T, ceil(G/packing), packing, 2*D] for G queries per KV
-// head. The queries are in the half of the last axis that the keys have in the cache, and the kernel returns values in
-// the other half. It runs once for each sequence. Pages of -1, which a running sequence does not have, become 0. Its
-// result replaces the queries. Rows of padding keep the queries, and are cleared. Sinks are [KVH, G, lanes], with the
-// same number in all lanes.
+// The kernel expects a KV head's queries as a matrix: [KVH, T, ceil(G/packing), packing, D] for G queries per KV head.
+// For a head dim of 64, D is twice as wide: the queries are in the half that the keys have in the cache, and the kernel
+// returns values in the other half. It runs once for each sequence. Pages of -1, which a running sequence does not
+// have, become 0. Its result replaces the queries. Rows of padding keep the queries, so these are cleared: with the
+// rotation of queries it costs nothing, and results would be copied for it. Sinks are [KVH, G, lanes], with the same
+// number in all lanes.
 func (m *mosaicKernels) emitUpdate(f *program.Function, attrs json.RawMessage, inputs []*stablehlo.Value,
 	_ []shapes.Shape) ([]*stablehlo.Value, error) {
 	in := make([]shapes.Shape, len(inputs))
@@ -81,36 +88,52 @@ func (m *mosaicKernels) emitUpdate(f *program.Function, attrs json.RawMessage, i
 	tokens, heads, headDim, kvHeads := in[updateQ].Dimensions[0], in[updateQ].Dimensions[1], in[updateQ].Dimensions[2],
 		in[updateK].Dimensions[1]
 	group := heads / kvHeads
-	qShape, kvShape := call.Operands[8].Shape.Dimensions, call.Operands[9].Shape.Dimensions
+	shapeOf := func(name string) []int {
+		at := slices.IndexFunc(call.Operands, func(o mosaic.Tensor) bool { return o.Name == name })
+		return call.Operands[at].Shape.Dimensions
+	}
+	qShape, kvShape := shapeOf("q"), shapeOf("kv")
 	s := steps{f: f}
 
-	queries := s.padTo(s.reshape(inputs[updateQ], tokens, kvHeads, group, headDim), tokens, kvHeads,
+	queries := s.zeroRows(inputs[updateQ], s.less(inputs[updateTokenSeqs], 0))
+	if tokens <= fewQueries {
+		queries = s.fenced(queries)
+	}
+	queries = s.padTo(s.reshape(queries, tokens, kvHeads, group, headDim), tokens, kvHeads,
 		qShape[2]*qShape[3], qShape[4])
 	queries = s.transpose(s.reshape(queries, tokens, kvHeads, qShape[2], qShape[3], qShape[4]), 1, 0, 2, 3, 4)
-	kv := s.convert(s.concatenate(2, inputs[updateK], inputs[updateV]), in[updateCache])
-	kv = s.reshape(s.padTo(kv, tokens, kvShape[1]*kvShape[2], kvShape[3]), kvShape...)
+	var kv *stablehlo.Value
+	if slices.Equal(kvShape, []int{tokens, kvHeads, 2, headDim}) {
+		kv = s.convert(s.alternate(inputs[updateK], inputs[updateV]), in[updateCache])
+	} else {
+		kv = s.convert(s.concatenate(2, inputs[updateK], inputs[updateV]), in[updateCache])
+		kv = s.reshape(kv, tokens, 2*kvHeads*headDim/kvShape[3], kvShape[3])
+		kv = s.reshape(s.padTo(kv, tokens, kvShape[1]*kvShape[2], kvShape[3]), kvShape...)
+	}
 
 	table := s.atLeast(inputs[updatePageIndices], 0)
-	entries := call.Operands[2].Shape.Dimensions[0]
+	entries := shapeOf("page_indices")[0]
 	if columns := entries / in[updatePageIndices].Dimensions[0]; columns > in[updatePageIndices].Dimensions[1] {
 		table = s.padColumns(table, columns)
 	}
 	count := s.reshape(inputs[updateNumSeqs], 1)
-	alone := s.ints(0) // how many sequences, the first ones, have one token
-	if a.OneToken {
+	alone := s.ints(0) // how many sequences, the first ones, the kernel takes for such of one token
+	if a.OneToken && call.Payload.Form != mosaic.FormMixed {
 		alone = count
 	}
 	operands := []*stablehlo.Value{
-		inputs[updateNumSeqs], inputs[updateSeqLens], s.reshape(table, entries), inputs[updateCuQLens],
-		s.concatenate(0, alone, alone, count),
+		inputs[updateSeqLens], s.reshape(table, entries), inputs[updateCuQLens], s.concatenate(0, alone, alone, count),
 		s.ints(0, 0, 0), s.ints(-1, -1, -1, -1), s.ints(-1, -1, -1, -1, -1, -1), queries, kv, inputs[updateCache],
+	}
+	if headDim == 64 {
+		operands = slices.Insert(operands, 0, inputs[updateNumSeqs])
 	}
 	if call.Request.Config.Sinks {
 		operands = append(operands, s.sinks(inputs[updateSinks], kvHeads, group))
 	}
 	out := m.call(&s, call, operands)
 	values := s.reshape(s.transpose(out[0], 1, 0, 2, 3, 4), tokens, kvHeads, qShape[2]*qShape[3], qShape[4])
-	values = s.reshape(s.slice(values, []int{0, 0, 0, headDim}, []int{tokens, kvHeads, group, 2 * headDim}), tokens,
-		heads, headDim)
-	return []*stablehlo.Value{s.zeroRows(values, s.less(inputs[updateTokenSeqs], 0)), out[1]}, s.err
+	values = s.reshape(s.slice(values, []int{0, 0, 0, qShape[4] - headDim},
+		[]int{tokens, kvHeads, group, qShape[4]}), tokens, heads, headDim)
+	return []*stablehlo.Value{values, out[1]}, s.err
 }

@@ -115,6 +115,40 @@ func (s *steps) concatenate(axis int, xs ...*stablehlo.Value) *stablehlo.Value {
 	return s.do(func() (*stablehlo.Value, error) { return stablehlo.Concatenate(axis, xs...) })
 }
 
+// alternate emits x and y, [T, H, D], as [T, H, 2, D]. It selects from the two, because to concatenate them takes a
+// TPU's compiler four times as long: it gives them an axis of size 1, which it copies row by row.
+func (s *steps) alternate(x, y *stablehlo.Value) *stablehlo.Value {
+	first := s.less(s.ints(0, 1), 1)
+	return s.do(func() (*stablehlo.Value, error) {
+		dims := x.Shape().Dimensions
+		shape := xlashapes.Make(x.Shape().DType, dims[0], dims[1], 2, dims[2])
+		mask, err := stablehlo.BroadcastInDim(first, xlashapes.Make(dtypes.Bool, shape.Dimensions...), []int{2})
+		if err != nil {
+			return nil, err
+		}
+		wideX, err := stablehlo.BroadcastInDim(x, shape, []int{0, 1, 3})
+		if err != nil {
+			return nil, err
+		}
+		wideY, err := stablehlo.BroadcastInDim(y, shape, []int{0, 1, 3})
+		if err != nil {
+			return nil, err
+		}
+		return stablehlo.Select(mask, wideX, wideY)
+	})
+}
+
+// fenced emits x so that no operation after it is merged with those before.
+func (s *steps) fenced(x *stablehlo.Value) *stablehlo.Value {
+	return s.do(func() (*stablehlo.Value, error) {
+		both, err := stablehlo.OptimizationBarrier(x, x) // XLA:CPU miscompiles a barrier of one
+		if err != nil {
+			return nil, err
+		}
+		return both[0], nil
+	})
+}
+
 func (s *steps) slice(x *stablehlo.Value, from, to []int) *stablehlo.Value {
 	return s.do(func() (*stablehlo.Value, error) {
 		strides := make([]int, len(from))
