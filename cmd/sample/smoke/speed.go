@@ -131,18 +131,19 @@ func sampler(ctx context.Context, s *session) (any, error) {
 			"presence_penalty: 0.2}"},
 	}
 	millis := map[string]float64{} // of a step
+	figures := map[string]map[string]float64{"step_ms": millis}
 	for _, way := range ways {
 		first, err := s.bench(ctx, "sampler", p, 1, way.lines)
 		if err != nil {
-			return millis, fmt.Errorf("%s: %w", way.name, err)
+			return figures, fmt.Errorf("%s: %w", way.name, err)
 		}
 		whole, err := s.bench(ctx, "sampler", p, generatedTokens, way.lines)
 		if err != nil {
-			return millis, fmt.Errorf("%s: %w", way.name, err)
+			return figures, fmt.Errorf("%s: %w", way.name, err)
 		}
 		millis[way.name] = 1000 * (whole.Median.Seconds - first.Median.Seconds) / (generatedTokens - 1)
 	}
-	return map[string]map[string]float64{"step_ms": millis}, nil
+	return figures, nil
 }
 
 // memoryFigures are the figures of the part memory.
