@@ -11,7 +11,7 @@ import (
 
 // Answer makes a decoder score texts by how much likelier one token is than another after a text: the model gets a head
 // of these rows of its output matrix.
-func (c *Checkpoint) Answer(a sentence.Answers) error {
+func Answer(c *Checkpoint, a sentence.Answers) error {
 	config := &c.Config
 	if err := config.Generates(); err != nil {
 		return err

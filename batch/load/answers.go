@@ -42,7 +42,7 @@ func answer(j *spec.Job, model *models.Checkpoint) error {
 		}
 		answers = &sentence.Answers{Yes: ids[0], No: ids[1]}
 	}
-	return model.Answer(*answers)
+	return models.Answer(model, *answers)
 }
 
 // askingYesOrNo is the published template of Qwen3-Reranker. The system's message is the instruction.
