@@ -133,6 +133,9 @@ func (j *Job) WithClassifier(c *arch.Classifier) (*Job, error) {
 	case c.Tokens && j.Scoring.Function != "" && j.Scoring.Function != string(scoring.Softmax):
 		return nil, outcome.Errorf(outcome.Misused, "`score-function` is %s, and the scores of tokens are the "+
 			"softmax: leave it out", j.Scoring.Function)
+	case !c.Tokens && slices.Contains(j.Columns, "token_labels"):
+		return nil, outcome.Errorf(outcome.Misused, "`columns` is token_labels, and the model's head scores whole "+
+			"texts: leave it out")
 	case j.Task == completion.Rerank && len(c.Labels) > 1:
 		return nil, outcome.Errorf(outcome.Misused, "`task` is rerank, and the model's head has %d labels, of which "+
 			"none is known to be the relevance: give a model with one, or `task` classify", len(c.Labels))

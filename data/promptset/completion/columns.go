@@ -179,7 +179,7 @@ var columns = slices.Concat([]Column{
 		OnRequest: true, form: expertsForm, pointer: func(o *Row) any { return &o.Experts },
 		null: func(o *Row) bool { return o.Experts == nil }},
 	{Name: "token_labels", Doc: "the label of each token of the prompt, special tokens included; null if there is an " +
-		"error", OnRequest: true, Tasks: []Task{Tag}, form: textsForm,
+		"error", OnRequest: true, Tasks: []Task{Classify, Tag}, form: textsForm,
 		pointer: func(o *Row) any { return &o.TokenLabels }, null: hasNoVector},
 	{Name: ChoicesColumn, Doc: "the probability of each of the texts of the row's choice, in their order; null if " +
 		"it has none", OnRequest: true, form: floatsForm, varied: true,
