@@ -34,12 +34,8 @@ func (c *results) dress(r *completion.Result, row *pendingRow, request *engine.R
 
 // resultOf is a completion of a row as it is journaled and written.
 func (c *results) resultOf(p *pendingRow, done *engine.Completion) completion.Result {
-	r := completion.Result{
-		Generation: done.Generation, Text: done.Text, TokenIDs: done.Tokens, Logprobs: done.Logprobs,
-		FinishReason: string(done.FinishReason), PromptTokens: done.PromptTokens, CompletionTokens: len(done.Tokens),
-	}
+	r := ask.ResultOf(done)
 	if done.Err != nil {
-		r.Err = done.Err.Error()
 		r.ErrParam, r.ErrCode = ask.ParamOf(p.row, done.Err)
 		r.ErrStatus = statusOf(done.Err, r.ErrCode)
 	} else {
@@ -57,10 +53,6 @@ func (c *results) resultOf(p *pendingRow, done *engine.Completion) completion.Re
 
 // onRequest takes what a completion has alongside what all have.
 func (c *results) onRequest(r *completion.Result, row *promptset.Row, done *engine.Completion) {
-	r.TopIDs, r.TopLogprobs = done.TopIDs, done.TopLogprobs
-	if done.Request.TopLogprobs > 0 && r.TopIDs == nil { // no token was generated
-		r.TopIDs, r.TopLogprobs = [][]int32{}, [][]float32{}
-	}
 	if slices.Contains(c.columns, "processed_logprobs") {
 		if r.ProcessedLogprobs = done.ProcessedLogprobs; r.ProcessedLogprobs == nil {
 			r.ProcessedLogprobs = []float32{}
@@ -79,9 +71,6 @@ func (c *results) onRequest(r *completion.Result, row *promptset.Row, done *engi
 			r.WeightsVersions = append(r.WeightsVersions, run.Version)
 			r.WeightsStarts = append(r.WeightsStarts, int32(run.First))
 		}
-	}
-	if p := done.Prompt; p != nil {
-		r.PromptLogprobs, r.PromptTopIDs, r.PromptTopLogprobs = p.Logprobs, p.TopIDs, p.TopLogprobs
 	}
 	if c.wantsPromptTokens(row, done.Request) {
 		r.PromptTokenIDs = done.Request.Tokens
