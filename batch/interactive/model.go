@@ -1,4 +1,5 @@
-// Package interactive completes single prompts and conversations, and writes their text while it is generated.
+// Package interactive serves a person or a program that waits for each answer: it completes single prompts and
+// conversations, and writes their text while it is generated, and does operations on contexts.
 package interactive
 
 import (
@@ -46,7 +47,7 @@ func Open(ctx context.Context, p *process.Process, j *spec.Job) (*Model, error) 
 	if err != nil {
 		return nil, err
 	}
-	if !model.Tokenizer {
+	if !model.Tokenizer && p.Contexts == 0 { // tokens may be given to contexts
 		return nil, outcome.Errorf(outcome.Misused,
 			"the model %s has no tokenizer, and a prompt is text: take a folder with a "+
 				"tokenizer.json", j.Model)

@@ -167,8 +167,8 @@ func openEngine(ctx context.Context, s *process.Session, p *process.Process, j *
 // programConfig is what the programs of the job's engine follow from, all but the backend.
 func programConfig(p *process.Process, j *spec.Job, model *models.Checkpoint, tok *tokenizer.Tokenizer) engine.Config {
 	cfg := j.EngineConfig()
-	cfg.Model, cfg.Tokenizer, cfg.Debug = model, tok, p.Debug
-	if cfg.HostKVMemory == 0 && (p.SavePrefix != "" || len(p.LoadPrefixes) > 0) {
+	cfg.Model, cfg.Tokenizer, cfg.Debug, cfg.Contexts = model, tok, p.Debug, p.Contexts
+	if cfg.HostKVMemory == 0 && (p.SavePrefix != "" || len(p.LoadPrefixes) > 0 || p.Contexts > 0) {
 		cfg.HostKVMemory = defaultHostMemory
 	}
 	return cfg
@@ -376,5 +376,5 @@ func orLonger(err error) error {
 	return err
 }
 
-// defaultHostMemory is what SavePrefix and LoadPrefixes take if Engine.HostKVMemory is 0.
+// defaultHostMemory is what SavePrefix, LoadPrefixes and snapshots of contexts may take if Engine.HostKVMemory is 0.
 const defaultHostMemory = 4 << 30

@@ -59,6 +59,8 @@ type Options struct {
 	SavePrefix   string
 	LoadPrefixes []string
 	PrefixDir    string
+	// Contexts is how many contexts of callers may be open at once; 0 for none.
+	Contexts int
 	// ClientTimeout is how long the plugin may take to open its devices; 0 is xla.DefaultClientTimeout.
 	ClientTimeout time.Duration
 	// CallTimeout is how long a device may do nothing, as a call that never returns does, before the process is

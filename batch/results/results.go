@@ -70,10 +70,7 @@ func fail(r *completion.Result, row *promptset.Row, err error) {
 
 // Of is a completion of a row as it is journaled and written.
 func (m *Maker) Of(row *promptset.Row, done *engine.Completion) completion.Result {
-	r := completion.Result{
-		Generation: done.Generation, Text: done.Text, TokenIDs: done.Tokens, Logprobs: done.Logprobs,
-		FinishReason: string(done.FinishReason), PromptTokens: done.PromptTokens, CompletionTokens: len(done.Tokens),
-	}
+	r := ask.ResultOf(done)
 	if done.Err != nil {
 		fail(&r, row, done.Err)
 	} else {
@@ -91,10 +88,6 @@ func (m *Maker) Of(row *promptset.Row, done *engine.Completion) completion.Resul
 
 // onRequest takes what a completion has alongside what all have.
 func (m *Maker) onRequest(r *completion.Result, row *promptset.Row, done *engine.Completion) {
-	r.TopIDs, r.TopLogprobs = done.TopIDs, done.TopLogprobs
-	if done.Request.TopLogprobs > 0 && r.TopIDs == nil { // no token was generated
-		r.TopIDs, r.TopLogprobs = [][]int32{}, [][]float32{}
-	}
 	if slices.Contains(m.Columns, "processed_logprobs") {
 		if r.ProcessedLogprobs = done.ProcessedLogprobs; r.ProcessedLogprobs == nil {
 			r.ProcessedLogprobs = []float32{}
@@ -116,9 +109,6 @@ func (m *Maker) onRequest(r *completion.Result, row *promptset.Row, done *engine
 	}
 	if done.ChoiceLogprobs != nil {
 		r.ChoiceProbabilities = scoring.Shares(done.ChoiceLogprobs)
-	}
-	if p := done.Prompt; p != nil {
-		r.PromptLogprobs, r.PromptTopIDs, r.PromptTopLogprobs = p.Logprobs, p.TopIDs, p.TopLogprobs
 	}
 	if m.wantsPromptTokens(row, done.Request) {
 		r.PromptTokenIDs = done.Request.Tokens

@@ -69,8 +69,8 @@ func init() { cli.Groups, cli.Version, cli.Commit = ownSubcommands, version, com
 func ownSubcommands() []cli.Group {
 	return []cli.Group{
 		{Title: "Run", Subs: slices.Concat([]*cli.Command{run.NewRun()}, run.NewTasks(), []*cli.Command{
-			prompts.NewChat(), estimate.NewCheck(), queues.NewSubmit(), queues.NewWorker(), queues.NewStatus(),
-			queues.NewCancel()})},
+			prompts.NewChat(), prompts.NewContext(), estimate.NewCheck(), queues.NewSubmit(), queues.NewWorker(),
+			queues.NewStatus(), queues.NewCancel()})},
 		{Title: "Look", Subs: []*cli.Command{look.NewShow(), look.NewStats(), look.NewVerify(), look.NewExplain(),
 			estimate.NewAudit(), look.NewStore(), look.NewHTMLReport()}},
 		{Title: "Set up", Subs: []*cli.Command{install.NewSetup(), estimate.NewPlan(), manifests.NewDeploy(),

@@ -23,7 +23,7 @@ def main() -> int:
     for word in words:
         name, equals, value = word.removeprefix("--").partition("=")
         given[name] = value if equals else next(words)
-    model, output, n = given["model"], given["output"], int(given.get("n-generations", 1))
+    model, output, n = given["model"], given.get("output", ""), int(given.get("n-generations", 1))
     say("opening " + model)
     if model == "unknown-flag":
         say("sample: run: unknown flag: --max-token; did you mean --max-tokens?")
@@ -40,6 +40,8 @@ def main() -> int:
         time.sleep(60)
     if model == "warns":
         say('warning: column "temprature" is not a parameter of Quire')
+    if args[0] == "context":
+        return contexts(model)
     path = given["input"]
     if path == "-":
         for line in sys.stdin:
@@ -86,6 +88,52 @@ def stream(model: str, rows: list[dict[str, object]]) -> int:
             print(json.dumps(row), flush=True)
         if model != "endless":
             return 3 if model == "partial" else 0
+
+
+def contexts(model: str) -> int:
+    """Keeps the tokens of contexts: those of a text are its bytes. A completion is the whole context and a number."""
+    held: dict[int, list[int]] = {}
+    saved: dict[str, list[int]] = {}
+    for number, line in enumerate(sys.stdin, 1):
+        asked = json.loads(line)
+        op, at = asked["op"], asked.get("context", 0)
+        tokens = list(asked["prompt"].encode()) if "prompt" in asked else asked.get("prompt_token_ids", [])
+        if model == "dies-later" and op == "append":
+            say("sample: the device is gone")
+            return 1
+        answer: dict[str, object] = {"asked": asked}
+        if op == "info":
+            answer |= {"page_size": 16, "max_model_len": 64}
+        elif op in ("new", "fork", "load"):
+            before = {"fork": held.get(at, []), "load": saved.get(asked.get("name", ""), [])}.get(op, [])
+            at = max(held, default=0) + 1
+            held[at] = list(before)
+            answer["context"] = at
+        elif op == "append" and len(held[at]) + len(tokens) > 64:
+            answer = {"error": "the prompt is too long", "line": number, "code": "too_long"}
+        elif op in ("append", "forward"):
+            held[at] += tokens
+            answer |= {"tokens": tokens, "logits": [[0.5, None]]}
+        elif op == "generate":
+            answer["completions"] = [{"text": bytes(held[at] + tokens).decode() + " 0"}]
+        elif op == "score":
+            answer["logprobs"] = [-float(token) for token in tokens]
+        elif op == "truncate":
+            del held[at][len(held[at]) - asked["tokens"] :]
+        elif op == "tokens":
+            answer["tokens"] = held[at]
+        elif op == "materialize":
+            answer |= {"keys": [[[1.0]]], "values": [[[2.0]]]}
+        elif op == "save":
+            saved[asked["name"]] = list(held[at])
+        elif op == "snapshots":
+            answer["names"] = sorted(saved)
+        elif op == "close":
+            del held[at]
+        if at in held:
+            answer["length"] = len(held[at])
+        print(json.dumps(answer), flush=True)
+    return 0
 
 
 def show(output: str, snapshot: str) -> int:

@@ -45,39 +45,45 @@ sample chat -m model.gguf --system 'Be brief.' --temperature 0.7 --max-tokens 51
 sample chat -m smollm2 --temperature 0 < messages.txt`,
 		Flags: func(fl *cli.Flags) {
 			f = fl
-			defineChat(&o, f)
+			defineConversation(&o, f, "Conversation", "system", "prefix-file", "config", "progress", "quiet")
 		},
 		Run: func(ctx context.Context, env *cli.Environment, args []string) error {
 			if len(args) > 0 {
 				return cli.Usagef("chat takes no argument, but was given %q: messages come from standard input",
 					args[0])
 			}
-			o.Spec.Inputs, o.Spec.Output, o.Spec.Format = []string{spec.Standard}, spec.Standard, "jsonl"
-			if err := errors.Join(o.ReadConfig(f), o.CheckDumps()); err != nil {
-				return cli.Exit(cli.ExitUsage, err)
-			}
-			if err := o.Check(); err != nil {
-				return cli.Exit(cli.ExitUsage, fmt.Errorf("%s: %w", f.Set.Name(), err))
-			}
-			stop, err := o.Diagnostics.Begin()
-			if err != nil {
-				return err
-			}
-			return errors.Join(chat(ctx, &o, env), stop())
+			return converse(f, &o, func() error { return chat(ctx, &o, env) })
 		},
 	}
+}
+
+// converse checks the flags of a command whose standard input and output are a conversation, and runs it.
+func converse(f *cli.Flags, o *jobflags.Options, run func() error) error {
+	o.Spec.Inputs, o.Spec.Output, o.Spec.Format = []string{spec.Standard}, spec.Standard, "jsonl"
+	if err := errors.Join(o.ReadConfig(f), o.CheckDumps()); err != nil {
+		return cli.Exit(cli.ExitUsage, err)
+	}
+	if err := o.Check(); err != nil {
+		return cli.Exit(cli.ExitUsage, fmt.Errorf("%s: %w", f.Set.Name(), err))
+	}
+	stop, err := o.Diagnostics.Begin()
+	if err != nil {
+		return err
+	}
+	return errors.Join(run(), stop())
 }
 
 // notInChat are flags of groups of "sample run" that an answer on the terminal has no use for.
 var notInChat = []string{"n-generations", "top-logprobs", "prompt-logprobs", "add-generation-prompt",
 	"continue-final-message", "save-prefix"}
 
-// defineChat defines the flags of "sample chat": the flags of a run for the model, sampling and the engine.
-func defineChat(o *jobflags.Options, f *cli.Flags) {
+// defineConversation defines the flags of a run for the model, sampling and the engine, after a group with the named
+// flags of a run.
+func defineConversation(o *jobflags.Options, f *cli.Flags, title string, names ...string) {
 	run := cli.NewFlags("run")
 	o.Define(run)
-	f.Group("Conversation", func(s *pflag.FlagSet) {
-		for _, name := range []string{"system", "prefix-file", "config", "progress", "quiet"} {
+	f.Group(title, func(s *pflag.FlagSet) {
+		for _, name := range names {
 			s.AddFlag(run.Set.Lookup(name))
 		}
 	})
