@@ -14,6 +14,7 @@ type ActiveUnits struct {
 	units []*Unit      // in the order in which they were started
 	total tally.Counts // what was generated of units that are done
 	fatal error        // what ends the generating
+	stop  func()       // ends the attempt that runs, nil for none
 	ended func()       // is called when no row is started any more, nil for nobody
 }
 
@@ -115,6 +116,24 @@ func (f *ActiveUnits) Fail(err error) {
 	defer f.mu.Unlock()
 	if f.fatal == nil {
 		f.fatal = err
+	}
+	if f.stop != nil {
+		f.stop()
+	}
+}
+
+// whenFailed has stop called when the generating is to end by an error, until the result is called: the error may come
+// from a goroutine other than the one that takes completions, which may wait for more of them.
+func (f *ActiveUnits) whenFailed(stop func()) (forget func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.stop = stop; f.fatal != nil {
+		stop()
+	}
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.stop = nil
 	}
 }
 

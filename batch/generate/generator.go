@@ -149,7 +149,9 @@ func (g *Generator) judgeUnit(ctx context.Context, u *Unit) (*judging, error) {
 	if g.judge == nil {
 		var costly []verdict.Verifier
 		if settings.Score != "" {
-			model, err := reward.Open(ctx, g.Process, g.Job)
+			model, err := reward.Open(ctx, g.Process, g.Job, func(failures int, err error) {
+				g.Active.Fail(&DeviceFailedError{failures, err})
+			})
 			if err != nil {
 				return nil, err
 			}
@@ -271,6 +273,7 @@ func (g *Generator) attempt(ctx context.Context, units source) (ending, error) {
 	}
 	ctx, cancel := context.WithCancel(ctx) // lets go of the reading goroutine when the loop is left early
 	defer cancel()
+	defer g.Active.whenFailed(cancel)()
 	if g.watcher != nil {
 		if err := replay(ctx, g); err != nil {
 			return engineFailed, err

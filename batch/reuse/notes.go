@@ -84,20 +84,20 @@ func (n *Notes) Finish(row int64, results []completion.Result, origin, source ui
 	defer n.mu.Unlock()
 	part := n.parts.Of(row)
 	from, to := n.parts.Range(part)
-	of := n.notes[part]
-	if of == nil {
-		of = &partNotes{rows: make([]uint32, to-from)}
-		n.notes[part] = of
+	keys := n.notes[part]
+	if keys == nil {
+		keys = &partNotes{rows: make([]uint32, to-from)}
+		n.notes[part] = keys
 	}
 	within := uint32(row - from)
-	of.rows[within] = uint32(max(1, len(results)))
+	keys.rows[within] = uint32(max(1, len(results)))
 	for _, named := range n.named[row] {
 		own := completionsOf(&named, results)
 		if own == nil {
 			continue
 		}
 		first := slices.IndexFunc(results, func(r completion.Result) bool { return r.Generation == own[0].Generation })
-		of.entries = append(of.entries, noted{within, entry{key: named.Key,
+		keys.entries = append(keys.entries, noted{within, entry{key: named.Key,
 			content: contentDigest(own, n.header.Excluded), id: named.ID, prompt: named.Prompt,
 			parameters: named.Parameters, position: uint32(first), first: uint32(own[0].Generation),
 			count: uint32(len(own)), extras: n.header.number(named.Extras), origin: origin, source: source}})

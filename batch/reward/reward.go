@@ -2,12 +2,14 @@
 package reward
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/quire/quire/batch/ask"
 	"github.com/quire/quire/batch/prepare"
@@ -21,9 +23,13 @@ import (
 // Model is a verifier that accepts completions whose score is above a bound. Completions that wait while others are
 // scored are scored together.
 type Model struct {
-	above   float64
-	chats   bool // it has a chat template
-	session *process.Session
+	above float64
+	chats bool // it has a chat template
+
+	open    func(context.Context) (*process.Session, error)
+	session *process.Session // nil after its device failed
+	process *process.Process
+	failed  func(failures int, err error)
 
 	ctx     context.Context // ended by Close
 	end     context.CancelFunc
@@ -46,17 +52,20 @@ type answer struct {
 	err   error
 }
 
-// Open opens the model that judges the completions of a job.
-func Open(ctx context.Context, p *process.Process, j *spec.Job) (*Model, error) {
+// Open opens the model that judges the completions of a job. If its device fails, it is opened again and scores what
+// waits, as the engine generates again. failed is called by another goroutine if the device continues failing; nobody
+// who waits gets a verdict then.
+func Open(ctx context.Context, p *process.Process, j *spec.Job, failed func(failures int, err error)) (*Model, error) {
 	job, own, files, err := prepare.Reward(ctx, p, j)
 	if err != nil {
 		return nil, err
 	}
-	session, err := p.Models.OpenSession(ctx, job, own)
+	open := func(ctx context.Context) (*process.Session, error) { return p.Models.OpenSession(ctx, job, own) }
+	session, err := open(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("the model of the verifier: %w", err)
 	}
-	m := &Model{above: j.Accept.Above, chats: files.Template, session: session,
+	m := &Model{above: j.Accept.Above, chats: files.Template, open: open, session: session, process: p, failed: failed,
 		builder: process.NewBuilder(job, session), more: make(chan struct{}, 1)}
 	m.ctx, m.end = context.WithCancel(context.WithoutCancel(ctx))
 	m.scoring.Go(m.run)
@@ -128,8 +137,9 @@ func (m *Model) submit(row *promptset.Row) (*question, error) {
 	return q, nil
 }
 
-// run scores what waits, until the model is closed.
+// run scores what waits, until the model is closed or its device continues failing.
 func (m *Model) run() {
+	failures := 0
 	for {
 		select {
 		case <-m.ctx.Done():
@@ -140,21 +150,63 @@ func (m *Model) run() {
 		all := m.waiting
 		m.waiting = nil
 		m.mu.Unlock()
-		m.score(all)
+		for len(all) > 0 {
+			left, err := m.score(all)
+			if len(left) < len(all) {
+				failures = 0
+			}
+			if all = left; len(all) == 0 {
+				break
+			}
+			if m.ctx.Err() != nil {
+				return
+			}
+			err = fmt.Errorf("the model of the verifier: %w", cmp.Or(err, errNoScore))
+			if failures++; failures > m.process.MaxRestarts {
+				m.failed(failures, err)
+				return
+			}
+			m.restart(failures, err)
+		}
 	}
 }
 
-// score answers questions.
-func (m *Model) score(all []*question) {
+var errNoScore = errors.New("it gave no score")
+
+// restart gives up the session and waits before the next one.
+func (m *Model) restart(failures int, err error) {
+	pause := m.process.Timing.Backoff(failures)
+	m.process.Printf("warning: the device failed: %v; it is opened again in %s (try %d of %d without a score in between)",
+		err, pause, failures, m.process.MaxRestarts)
+	if m.session != nil {
+		m.session.Release()
+		m.session = nil
+	}
+	select {
+	case <-m.ctx.Done():
+	case <-time.After(pause):
+	}
+}
+
+// score answers questions, and returns those that it could not answer, with what failed.
+func (m *Model) score(all []*question) (left []*question, err error) {
+	if m.session == nil {
+		session, err := m.open(m.ctx)
+		if err != nil {
+			return all, err
+		}
+		m.mu.Lock()
+		m.session = session
+		session.Serve(m.builder)
+		m.mu.Unlock()
+	}
 	asked := map[*engine.Request]*question{}
 	requests := make([]*engine.Request, len(all))
 	for i, q := range all {
 		asked[q.request], requests[i] = q, q.request
 	}
-	failure := errors.New("it gave no score")
-	for done, err := range m.session.Run(m.ctx, slices.Values(requests)) {
-		if err != nil {
-			failure = err
+	for done, runErr := range m.session.Run(m.ctx, slices.Values(requests)) {
+		if err = runErr; err != nil {
 			break
 		}
 		q := asked[done.Request]
@@ -165,15 +217,15 @@ func (m *Model) score(all []*question) {
 			q.answer <- answer{score: done.Vector[0]}
 		}
 	}
-	for _, q := range asked {
-		q.answer <- answer{err: failure}
-	}
+	return slices.DeleteFunc(slices.Clone(all), func(q *question) bool { return asked[q.request] == nil }), err
 }
 
 // Close ends the scoring and gives the model back.
 func (m *Model) Close() error {
 	m.end()
 	m.scoring.Wait()
-	m.session.Release()
+	if m.session != nil {
+		m.session.Release()
+	}
 	return nil
 }

@@ -127,7 +127,7 @@ func TestFaultsOfVerdicts(t *testing.T) {
 			how, at, _ := l.disturbed(t, operations, 5, "error", "kill", "power")
 			for name, text := range l.visible(t) {
 				if parts[name] != text {
-					t.Fatalf("after %s at operation %d, %s is wrong", how, at, name)
+					t.Fatalf("after %s at operation %d, %s is wrong: %s\nwant %s", how, at, name, text, parts[name])
 				}
 			}
 		}
