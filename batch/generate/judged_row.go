@@ -62,8 +62,26 @@ func (j *judgedRow) prefix() []completion.Result {
 	return j.known[:n]
 }
 
-// missing returns how many generations the row is yet to ask for.
+// missing returns how many generations the row is yet to ask for: those that may decide it, and all before a known one.
+// An engine that failed may have left out some of the latter.
 func (j *judgedRow) missing() int {
 	under := len(j.asked) + len(j.waiting)
-	return min(j.rule.Least(j.known)+j.ahead-under, j.most-len(j.known)-under)
+	return min(max(j.rule.Least(j.known)+j.ahead-under, j.gaps()), j.most-len(j.known)-under)
+}
+
+// gaps counts the generations before the last known one that are neither known nor on their way.
+func (j *judgedRow) gaps() int {
+	if len(j.known) == 0 {
+		return 0
+	}
+	last := j.known[len(j.known)-1].Generation
+	gaps := last + 1 - j.first - len(j.known)
+	for _, some := range []map[int]bool{j.asked, j.waiting} {
+		for g := range some {
+			if g < last {
+				gaps--
+			}
+		}
+	}
+	return gaps
 }

@@ -37,7 +37,9 @@ type Unit struct {
 	reuse   *reusing
 	stale   resume.StaleResults // results of parts that are written again
 
-	read bool // read to the end; owned by the goroutine that starts rows
+	// Owned by the goroutine that starts rows.
+	read        bool          // read to the end
+	interrupted []*pendingRow // rows that were started, and whose attempt ended before their requests were made
 }
 
 // OpenUnit opens the journal, calls opened if it is given, and makes what generates and writes the parts that are
@@ -102,6 +104,14 @@ func (u *Unit) requests(ctx context.Context) iter.Seq2[*pendingRow, *engine.Requ
 		}
 		for _, p := range u.Out.unfinished() {
 			if !all(p) {
+				return
+			}
+		}
+		again := u.interrupted
+		u.interrupted = nil
+		for i, p := range again {
+			if p, err := u.launch(ctx, p); err != nil || p != nil && !all(p) {
+				u.interrupted = append(u.interrupted, again[i+1:]...)
 				return
 			}
 		}
@@ -295,6 +305,11 @@ func (u *Unit) launch(ctx context.Context, p *pendingRow) (*pendingRow, error) {
 	needed := !whole || u.lineage != nil && u.lineage.IsNamed(p.row.Index)
 	if needed || u.lineage == nil && u.Out.notes != nil {
 		from, err := u.lineage.parentOf(ctx, p.row)
+		if err != nil && ctx.Err() != nil { // of this attempt: the row is started, and only the next one can launch it
+			p.done = done
+			u.interrupted = append(u.interrupted, p)
+			return nil, nil
+		}
 		if err != nil {
 			return nil, u.unreadable(ctx, err)
 		}
