@@ -176,8 +176,8 @@ var errNoScore = errors.New("it gave no score")
 // restart gives up the session and waits before the next one.
 func (m *Model) restart(failures int, err error) {
 	pause := m.process.Timing.Backoff(failures)
-	m.process.Printf("warning: the device failed: %v; it is opened again in %s (try %d of %d without a score in between)",
-		err, pause, failures, m.process.MaxRestarts)
+	m.process.Printf("warning: the device failed: %v; it is opened again in %s (try %d of %d without a score in "+
+		"between)", err, pause, failures, m.process.MaxRestarts)
 	if m.session != nil {
 		m.session.Release()
 		m.session = nil
