@@ -110,14 +110,14 @@ func (f *ActiveUnits) Generated() tally.Counts {
 	return all
 }
 
-// Fail ends the generating by an error, unless it ends by another one already.
+// Fail ends the generating by an error, unless it ends by another one already or the error is nil.
 func (f *ActiveUnits) Fail(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.fatal == nil {
 		f.fatal = err
 	}
-	if f.stop != nil {
+	if f.fatal != nil && f.stop != nil {
 		f.stop()
 	}
 }
