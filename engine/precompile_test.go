@@ -36,13 +36,14 @@ var (
 type programLimits struct {
 	cache    int  // elements of a layer's cache: nothing as large is written anew
 	fused    bool // kernels write keys and values, and nothing is scattered into a cache
-	gathered int  // elements of the scores of all sequences: no more is gathered
-	gathers  int  // how often
+	scores   int  // elements of the scores that a device gets: no more is exchanged
+	parts    int  // how often devices exchange parts of scores
+	gathered int  // elements of what devices compute of the scores: no more is gathered
 }
 
 // violations lists where the optimized form of a program breaks the limits.
 func (l programLimits) violations(text string) (found []string) {
-	program, gathers := hlo.Read(text), 0
+	program, parts := hlo.Read(text), 0
 	// Results of fusions within others are read as they are made, as an operand of a product for instance, and never
 	// written.
 	within := program.Fused(slices.Collect(maps.Keys(program.Fused()))...)
@@ -54,24 +55,27 @@ func (l programLimits) violations(text string) (found []string) {
 				found = append(found, "moves a layer's cache: "+op.Line)
 			case l.fused && op.Kind == "scatter" && op.Largest >= l.cache:
 				found = append(found, "scatters into a layer's cache: "+op.Line)
-			case slices.Contains(exchanges, op.Kind) && !strings.HasPrefix(op.Kind, "all-gather"):
-				found = append(found, "exchanges what is no sum: "+op.Line)
-			case slices.Contains(exchanges, op.Kind):
-				if gathers++; op.Largest > l.gathered {
-					found = append(found, "gathers more than scores: "+op.Line)
+			case strings.HasPrefix(op.Kind, "all-gather") && op.Largest > l.gathered:
+				found = append(found, "gathers more than the results of rows: "+op.Line)
+			case strings.HasPrefix(op.Kind, "all-gather"):
+			case op.Kind == "all-to-all":
+				if parts++; op.Largest > l.scores {
+					found = append(found, "exchanges more than scores: "+op.Line)
 				}
+			case slices.Contains(exchanges, op.Kind):
+				found = append(found, "exchanges what is no sum: "+op.Line)
 			}
 		}
 	}
-	if gathers != l.gathers {
-		found = append(found, fmt.Sprintf("gathers %d times, want %d", gathers, l.gathers))
+	if parts != l.parts {
+		found = append(found, fmt.Sprintf("exchanges scores %d times, want %d", parts, l.parts))
 	}
 	return found
 }
 
 // checkPrograms holds for a job's programs what no plan may lack: few of them, all of the state updated in place, and
-// nothing as large as a layer's cache written anew or kept as a temporary. Of several devices no more is gathered than
-// the scores of tokens: see gathersOf. It holds for all programs, or for those named by only.
+// nothing as large as a layer's cache written anew or kept as a temporary. Of several devices each gets no more than
+// the scores of its share of the tokens: see exchangesOf. It holds for all programs, or for those named by only.
 func checkPrograms(t *testing.T, cfg Config, only ...string) {
 	t.Helper()
 	done := precompiled(t, cfg, only...)
@@ -124,8 +128,9 @@ func checkMovesWithin(t *testing.T, cfg Config, done *Precompiled, anyway int64)
 		arraysOfStates*states, anyway)
 	on := cfg.Backend.(interface{ Platform() string })
 	limits := programLimits{cache: int(layer) / done.layouts[0].Shape().DType.Size(),
-		fused: on.Platform() == "tpu" && done.layouts[0].Packed > 0, gathered: done.Plan.Slots * done.Plan.Devices *
-			decoder.NewPartition(cfg.Model.Config, done.Plan.Devices).Vocab}
+		fused: on.Platform() == "tpu" && done.layouts[0].Packed > 0}
+	vocabulary := done.Plan.Devices * decoder.NewPartition(cfg.Model.Config, done.Plan.Devices).Vocab
+	limits.scores = (done.Plan.Slots + done.Plan.Devices - 1) / done.Plan.Devices * vocabulary
 	leaves := 0
 	for _, program := range done.Programs {
 		e := program.Executable.(*xla.Executable)
@@ -159,7 +164,11 @@ func checkMovesWithin(t *testing.T, cfg Config, done *Precompiled, anyway int64)
 		if m.Temporary >= temporary {
 			t.Errorf("%s takes %d bytes of temporaries, want less than %d", program.Name, m.Temporary, temporary)
 		}
-		limits.gathers = gathersOf(program.Name, cfg.Features, done.Plan.Devices)
+		limits.parts = exchangesOf(program.Name, cfg.Features, done.Plan.Devices)
+		limits.gathered = done.Plan.Slots * feature.WideTops
+		if program.Name == device.Pass { // it returns scores
+			limits.gathered = device.PassLogits * vocabulary
+		}
 		for _, v := range limits.violations(hlo) {
 			if program.Name == "init" && on.Platform() == "cuda" && strings.Contains(v, " copy(") {
 				continue // of two empty caches one is written as a copy of the other, which is no more to write
@@ -171,13 +180,13 @@ func checkMovesWithin(t *testing.T, cfg Config, done *Precompiled, anyway int64)
 	}
 }
 
-// gathersOf is how often a program gathers, each time the scores that as many tokens as there are slots give to the
-// whole vocabulary. A step gathers once: those that rows draw from. Where prompts are scored, the scores behind their
-// tokens are others, of other hidden states, as many as a step has tokens. So the program has a second gather, in a
-// loop that no step enters that scores no prompt.
-func gathersOf(program string, features Features, devices int) int {
+// exchangesOf is how often the devices of a program exchange the scores of tokens, so that each has all scores of its
+// share of the slots. A step does so once, for the rows that sample. If prompts are scored, the scores after their
+// tokens are different ones, of other hidden states, as many as a step has tokens. So the program has a second
+// exchange, in a loop that only a step with scored prompts enters.
+func exchangesOf(program string, features Features, devices int) int {
 	switch {
-	case devices == 1 || program != device.Run && program != device.Score && program != device.Pass:
+	case devices == 1 || program != device.Run && program != device.Score:
 		return 0
 	case program == device.Run && features.Has(feature.PromptLogprobs):
 		return 2
@@ -236,8 +245,8 @@ func checkKernels(t *testing.T, cfg Config, done *Precompiled) {
 
 // The checks see each kind of thing that they are for, in the text of a program.
 func TestViolations(t *testing.T) {
-	l := programLimits{cache: 4096 * 16 * 8 * 128, gathered: 64 * 1024, gathers: 1}
-	const scores = "  %g.1 = f32[64,1024]{1,0} all-gather(%x), custom_call_target=\"\"\n"
+	l := programLimits{cache: 4096 * 16 * 8 * 128, scores: 64 * 1024, parts: 1, gathered: 1024}
+	const scores = "  %g.1 = f32[64,1024]{1,0} all-to-all(%x), custom_call_target=\"\"\n"
 	for line, want := range map[string]string{
 		"": "",
 		"  %u = bf16[4096,16,8,128]{3,2,1,0} dynamic-update-slice(%c, %x, %i)\n":                  "",
@@ -252,7 +261,9 @@ func TestViolations(t *testing.T) {
 		"  %c.7 = bf16[4096,16,8,128]{3,2,1,0} gather(%x, %i)\n":                                  "moves",
 		"  %g.2 = bf16[1024,4096]{1,0} all-gather(%w)\n":                                          "gathers more",
 		"  %g.3 = (bf16[512,4096]{1,0}, bf16[1024,4096]{1,0}) all-gather-start(%w)\n":             "gathers more",
-		"  %g.4 = f32[64,8]{1,0} all-gather(%w)\n":                                                "gathers 2 times",
+		"  %g.4 = f32[64,8]{1,0} all-gather(%w)\n":                                                "",
+		"  %e.1 = f32[64,8]{1,0} all-to-all(%w)\n":                                                "scores 2 times",
+		"  %e.2 = f32[64,2048]{1,0} all-to-all(%w)\n":                                             "exchanges more",
 		"  %p = bf16[64,8]{1,0} collective-permute(%w)\n":                                         "exchanges",
 		"  %a = f32[64,4096]{1,0} all-reduce(%w), calls=%sum\n" +
 			"  %b = bf16[4096,16,8,128]{3,2,1,0} parameter(0)\n": "",

@@ -22,8 +22,8 @@ func TestDecodeStepsForTPU(t *testing.T) {
 		layers, draw, around int64 // thousands of cycles at most
 	}{
 		{"llama-3.1-8b", "v6e:1x1", 1, 20_500, 2_000, 400},
-		{"llama-3.1-8b", "v6e:2x4", 8, 4_700, 700, 400},
-		{"qwen3-30b-a3b", "v6e:2x2", 4, 30_000, 800, 400},
+		{"llama-3.1-8b", "v6e:2x4", 8, 4_700, 400, 400},
+		{"qwen3-30b-a3b", "v6e:2x2", 4, 30_000, 500, 400},
 	} {
 		t.Run(c.model+" "+c.topology, func(t *testing.T) {
 			model, err := models.OpenConfig(testenv.Path("configs", "models", c.model+".json"))

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs the fast tests of packages, ./... if none is named: make test. The tests of engine take about as long as all
-# others together and would be left to one core at the end, so they run in two processes alongside the others.
+# Runs the fast tests of packages, ./... if none is named: make test. The tests of engine and of cmd/sample take about
+# as long as all others together, and go test would start those of cmd/sample last. So both run alongside the others,
+# and the tests of engine in two processes.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 GO=${GO:-go}
@@ -18,6 +19,9 @@ export XLA_FLAGS="--xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_
 	scripts/halves.sh ./engine . "${flags[@]}" -cpu 1 && $GO test "${flags[@]}" -cpu 1 ./models/decoder
 } &
 compiling=$!
-$GO test "${flags[@]}" $($GO list ./... | grep -vE '/(engine|models/decoder)$') || failed=1
+$GO test "${flags[@]}" ./cmd/sample &
+commands=$!
+$GO test "${flags[@]}" $($GO list ./... | grep -vE '/(engine|models/decoder|cmd/sample)$') || failed=1
 wait $compiling || failed=1
+wait $commands || failed=1
 exit $failed

@@ -1,6 +1,7 @@
 package xla_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/dtypes/bfloat16"
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
@@ -121,6 +123,86 @@ func TestGroup(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Devices exchange parts of their arrays, and sums of 16-bit numbers are rounded once.
+func TestExchangesOfGroup(t *testing.T) {
+	for _, devices := range [][]int{{0, 1}, {2, 5, 4}} {
+		checkExchanges(t, newGroup(t, t.TempDir(), devices...))
+	}
+}
+
+// checkExchanges compares what the devices of this process get with what they should.
+func checkExchanges(t *testing.T, b *xla.Backend) {
+	t.Helper()
+	n, view := b.Partitions(), b.Donating(nil)
+	g := NewGraph(view, "exchanges")
+	x, place := Parameter(g, "x", shapes.Make(dtypes.Float32, 2*n, 3)),
+		Parameter(g, "place", shapes.Make(dtypes.Int32))
+	parts := control.Composite("all_to_all", map[string]int{"split": 0, "concat": 1}, []*Node{x, place},
+		[]shapes.Shape{shapes.Make(dtypes.Float32, 2, 3*n)}, nil)[0]
+	short := ConvertDType(x, dtypes.BFloat16)
+	sum := ConvertDType(exchange("all_reduce", struct{}{}, short, short.Shape()), dtypes.Float32)
+	if err := g.Compile(parts, sum); err != nil {
+		t.Fatal(err)
+	}
+	// 256 of the first device and 1 of each other: the sum of three in bfloat16, rounded twice, would be 256.
+	value := func(place, row, column int) float32 {
+		if row == 0 {
+			return map[bool]float32{true: 256, false: 1}[place == 0]
+		}
+		return float32(100*place + 10*row + column)
+	}
+	var xs, places []compute.Buffer
+	for i, place := range b.Places() {
+		member, err := b.Member(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var flat []float32
+		for row := range 2 * n {
+			for column := range 3 {
+				flat = append(flat, value(place, row, column))
+			}
+		}
+		x, err := member.BufferFromFlatData(0, flat, shapes.Make(dtypes.Float32, 2*n, 3))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := member.BufferFromFlatData(0, []int32{int32(place)}, shapes.Make(dtypes.Int32))
+		if err != nil {
+			t.Fatal(err)
+		}
+		xs, places = append(xs, x), append(places, p)
+	}
+	in := make([]compute.Buffer, 2)
+	for i, parts := range [][]compute.Buffer{xs, places} {
+		var err error
+		if in[i], err = b.Join(parts); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, err := view.(*xla.View).Executables()[0].Execute(in, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, place := range b.Places() {
+		parts, sums := make([]float32, 2*3*n), make([]float32, 2*n*3)
+		if err := errors.Join(out[0].(*xla.Buffer).Parts()[i].ToFlatData(parts),
+			out[1].(*xla.Buffer).Parts()[i].ToFlatData(sums)); err != nil {
+			t.Fatal(err)
+		}
+		for at, got := range parts {
+			row, column := at/(3*n), at%(3*n)
+			if want := value(column/3, 2*place+row, column%3); got != want {
+				t.Errorf("device %d of %d has %v at %d, %d, want %v", place, n, got, row, column, want)
+			}
+		}
+		want := bfloat16.FromFloat32(float32(256 + n - 1)).Float32()
+		if sums[0] != want {
+			t.Errorf("device %d of %d: the sum is %v, want %v", place, n, sums[0], want)
+		}
 	}
 }
 

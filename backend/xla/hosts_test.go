@@ -102,6 +102,7 @@ func TestGroupOverHosts(t *testing.T) {
 			}
 		}
 	}
+	checkExchanges(t, b)
 	if err := group.Agree("the end", nil); err != nil {
 		t.Fatal(err)
 	}

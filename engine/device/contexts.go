@@ -120,8 +120,12 @@ func (c contexts) score(st state, w decoder.Weights, in scoreInput) (state, scor
 			position := Add(Iota(g, shapes.Make(dtypes.Int32, slots), 0), s.At)
 			left := Min(Sub(in.Count, s.At), integer(g, slots))
 			within := Min(position, integer(g, t-1))
-			logits := decoder.Logits(c.Model, w, take(hidden, within), left)
-			logprobs, _, _ := sampling.Logprobs(logits, take(in.Next, within), ZerosLike(position), left, 1)
+			logprobs := decoder.ByRows(c.Model, w, take(hidden, within), left,
+				func(logits *Node, part decoder.Part) *Node {
+					next := take(in.Next, part.Of(within))
+					logprobs, _, _ := sampling.Logprobs(logits, next, ZerosLike(next), part.Count, 1)
+					return logprobs
+				})
 			to := Where(LessThan(position, in.Count), position, FillScalar(g, position.Shape(), float64(t)))
 			return scored{AddScalar(s.At, float64(slots)), control.ScatterSet(s.Logprobs, to, logprobs)}
 		})

@@ -70,9 +70,13 @@ func (sp speculation) guess(l loop, w decoder.Weights, in input, next, rows, cou
 			s.Sequences, s.Pages, batch, _ = s.Sequences.Allocate(s.Pages, packed, min(all, sp.Slots))
 			var hidden *Node
 			s.Caches, hidden = sp.Drafter.hidden(s.Caches, w, packed, batch, true)
-			logits := decoder.Logits(sp.Drafter.Model, w, hidden, packed.NumTokens)
-			params := tree.Map(l.State.Rows.Sampling, func(x *Node) *Node { return take(x, packed.SlotIDs) })
-			tokens, _, _ := sampling.Sample(logits, params, AddScalar(packed.PosIDs, 1), packed.NumTokens)
+			tokens := decoder.ByRows(sp.Drafter.Model, w, hidden, packed.NumTokens,
+				func(logits *Node, part decoder.Part) *Node {
+					slots, positions := part.Of(packed.SlotIDs), AddScalar(part.Of(packed.PosIDs), 1)
+					params := tree.Map(l.State.Rows.Sampling, func(x *Node) *Node { return take(x, slots) })
+					tokens, _, _ := sampling.Sample(logits, params, positions, part.Count)
+					return tokens
+				})
 			// The drafter's vocabulary may have room for more tokens, and a row may have no distribution.
 			isToken := LogicalAnd(GreaterOrEqual(tokens, ZerosLike(tokens)),
 				LessThan(tokens, FillScalar(g, tokens.Shape(), float64(sp.Vocabulary))))

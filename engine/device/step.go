@@ -116,8 +116,8 @@ func (gr *Graphs) step(l loop, w weights, in input, prefill *Node) loop {
 		wanted, l.State.Rows)
 	l.State.Caches = gr.speculation().follow(l.State.Caches, w, packed.Packed, batch, ragged)
 	l.Out.Scores = gr.scores().Prompts(l.Out.Scores, l.State.Extras.State, l.State.table(), l.Starts, in.Tokens,
-		packed.Packed, func(tokens, count *Node) *Node {
-			return decoder.Logits(gr.Model, w.Weights, take(hidden, tokens), count)
+		packed.Packed, func(tokens, count *Node, f feature.OfLogits) feature.Scored {
+			return decoder.ByRows(gr.Model, w.Weights, take(hidden, tokens), count, f)
 		})
 	if wanted == nil {
 		hidden = take(hidden, indices)
@@ -167,9 +167,17 @@ func (gr *Graphs) noneDrawn(g *Graph) drawn {
 		Tops: gr.scores().NoTops(g, gr.Draws()), Measures: gr.scores().NoMeasures(g, gr.Draws())}
 }
 
-// sample samples a token for each of rows from hidden states [D, hidden].
+// sample samples a token for each of rows from hidden states [D, hidden]. Each device of a group samples for its part
+// of the rows.
 func (gr *Graphs) sample(st state, w decoder.Weights, hidden *Node, rows samplers) drawn {
-	logits := decoder.Logits(gr.Model, w, hidden, rows.Count)
+	return decoder.ByRows(gr.Model, w, hidden, rows.Count, func(logits *Node, part decoder.Part) drawn {
+		return gr.sampleFrom(st, logits, samplers{Slots: part.Of(rows.Slots), Positions: part.Of(rows.Positions),
+			Count: part.Count, Behind: tree.Map(rows.Behind, part.Of)})
+	})
+}
+
+// sampleFrom samples a token for each of rows from scores f32[D, vocab].
+func (gr *Graphs) sampleFrom(st state, logits *Node, rows samplers) drawn {
 	params := tree.Map(st.Rows.Sampling, func(x *Node) *Node { return take(x, rows.Slots) })
 	by := gr.features().Process(st.Extras.State, st.table(), rows)
 	tops, bars := gr.scores().Tops(st.Extras.State, logits, rows, barred(st, rows, by.Ends))

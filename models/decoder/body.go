@@ -72,7 +72,8 @@ func (b body) feedForward(w Weights, layer arch.Layer, h, x *Node) *Node {
 }
 
 // add returns x plus the linear layer of a name, or plus its norm, scaled by the residual scale; or the norm of that
-// sum. If the layer's inputs are divided among devices, the partial sums are added before they are rounded.
+// sum. If the layer's inputs are divided among devices, these exchange partial sums of the model's dtype: a sum in
+// float32 would take twice as long on its way, which is half of a prompt step on some chips.
 func (b body) add(w Weights, name arch.Part, bias bool, norms arch.Norms, norm arch.Part, h, x *Node) *Node {
 	if !norms.After && b.cfg.ResidualScale == 0 {
 		return b.norm(w, norms.Sum, norm, b.sum(w, string(name), bias, h, x))
@@ -89,7 +90,8 @@ func (b body) sum(w Weights, name string, bias bool, h, residual *Node) *Node {
 	if b.split.Devices == 1 {
 		return apply(w, name, bias, h, linear.Options{Rows: b.rows, Residual: residual})
 	}
-	y := collective.Sum(linear.Apply(h, w.matrix(name+".weight"), linear.Options{Rows: b.rows, Float32: true}))
+	y := collective.Sum(linear.Apply(h, w.matrix(name+".weight"), linear.Options{Rows: b.rows}))
+	y = ConvertDType(y, dtypes.Float32)
 	if bias {
 		y = Add(y, BroadcastToDims(InsertAxes(ConvertDType(w.get(name+biasSuffix), dtypes.Float32), 0),
 			y.Shape().Dimensions...))

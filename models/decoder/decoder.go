@@ -164,25 +164,6 @@ func run(cfg models.Config, w Weights, tokens Embedded, positions, rows *Node, s
 	return all.norm(w, !cfg.Encoder.NoFinalNorm, arch.FinalNorm, x), state
 }
 
-// Logits returns the scores f32[N, vocab] of the next token for hidden states [N, hidden]; rows, i32[], as in [Hidden].
-func Logits(cfg models.Config, w Weights, hidden, rows *Node) *Node {
-	head := arch.Head
-	if cfg.TieEmbeddings {
-		head = arch.Embedding
-	}
-	logits := linear.Apply(hidden, w.matrix(string(head)), linear.Options{Rows: rows, Float32: true})
-	if split := splitOf(cfg, hidden); split.Devices > 1 {
-		logits = SliceAxis(collective.Concatenate(logits, 1), 1, AxisRangeFromStart(cfg.VocabSize))
-	}
-	if cfg.LogitDivisor > 0 {
-		logits = DivScalar(logits, cfg.LogitDivisor)
-	}
-	if cfg.LogitCap > 0 {
-		logits = MulScalar(Tanh(DivScalar(logits, cfg.LogitCap)), cfg.LogitCap)
-	}
-	return logits
-}
-
 // splitOf returns how the model is partitioned over the devices that run the graph.
 func splitOf(cfg models.Config, x *Node) Partition {
 	return NewPartition(cfg, collective.Devices(x.Graph().Backend()))

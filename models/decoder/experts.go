@@ -69,7 +69,7 @@ func (b body) mixture(w Weights, layer arch.Layer, h, x *Node) (after, experts *
 
 // sides returns x plus the norm of the sum of two norms: of the experts' output and of the shared feed-forward's.
 func (b body) sides(w Weights, layer arch.Layer, experts, shared, x *Node) *Node {
-	shared = ConvertDType(collective.Sum(shared), experts.DType())
+	shared = collective.Sum(ConvertDType(shared, experts.DType()))
 	y := Add(b.norm(w, true, arch.SharedPostNorm, shared), b.norm(w, true, arch.ExpertsPostNorm, experts))
 	return Add(x, b.norm(w, layer.MLPNorm.After, arch.MLPPostNorm, y))
 }
@@ -89,20 +89,20 @@ func (b body) shared(w Weights, layer arch.Layer, h, share *Node) *Node {
 	return Mul(y, BroadcastToDims(share, y.Shape().Dimensions...))
 }
 
-// apart returns the experts' output for h, plus the shared expert's output and residual if they are not nil. If each
-// device has a part of the experts, their outputs are added before they are rounded.
+// apart returns the experts' output for h, plus the shared expert's output and residual if they are not nil. Devices
+// that each have a part of the experts exchange partial sums of the model's dtype, as in [body.add].
 func (b body) apart(e linear.Experts, h *Node, routes linear.Routes, shared, residual *Node) *Node {
 	if b.split.Devices == 1 && shared == nil {
 		return e.Apply(h, routes, linear.Options{Rows: b.rows, Residual: residual})
 	}
-	y := e.Apply(h, routes, linear.Options{Rows: b.rows, Float32: true})
+	y := e.Apply(h, routes, linear.Options{Rows: b.rows, Float32: shared != nil})
 	if shared != nil {
-		y = Add(y, shared)
+		y = ConvertDType(Add(y, shared), h.DType())
 	}
 	if y = collective.Sum(y); residual != nil {
-		y = Add(y, ConvertDType(residual, dtypes.Float32))
+		y = ConvertDType(Add(ConvertDType(y, dtypes.Float32), ConvertDType(residual, dtypes.Float32)), h.DType())
 	}
-	return ConvertDType(y, h.DType())
+	return y
 }
 
 // route chooses the experts of each token by its scores f32[T, E]: the ones with the largest shares, or shares plus

@@ -1,5 +1,5 @@
-// Package collective sums and concatenates arrays over the devices that run one program together, each on its own
-// arrays.
+// Package collective sums, concatenates and redistributes arrays over the devices that run one program together, each
+// on its own arrays.
 //
 // Every device must reach each operation, in the same order. On one device each operation returns its operand.
 package collective
@@ -45,12 +45,13 @@ func Places(backend compute.Backend) []int {
 }
 
 // Sum returns the sum of the devices' arrays x, which have the same shape, on each device. All devices get the same
-// bits.
+// bits. The devices exchange numbers of x's dtype; how often a sum of 16-bit numbers is rounded depends on the
+// platform.
 func Sum(x *graph.Node) *graph.Node {
 	if Devices(x.Graph().Backend()) == 1 {
 		return x
 	}
-	return exchange("all_reduce", struct{}{}, x, x.Shape())
+	return exchange("all_reduce", struct{}{}, x.Shape(), x)
 }
 
 // Concatenate concatenates the devices' arrays x, which have the same shape, along an axis, in the order of the
@@ -62,12 +63,25 @@ func Concatenate(x *graph.Node, axis int) *graph.Node {
 	}
 	shape := x.Shape().Clone()
 	shape.Dimensions[axis] *= devices
-	return exchange("all_gather", map[string]int{"axis": axis}, x, shape)
+	return exchange("all_gather", map[string]int{"axis": axis}, shape, x)
+}
+
+// AllToAll gives each device its part of all devices' arrays x, which have the same shape. It divides the arrays along
+// the axis split into as many parts as there are devices. Each device gets the parts of its place in the group, i32[],
+// concatenated along the axis concat in the order of the group. The number of devices must divide the axis split.
+func AllToAll(x, place *graph.Node, split, concat int) *graph.Node {
+	devices := Devices(x.Graph().Backend())
+	if devices == 1 {
+		return x
+	}
+	shape := x.Shape().Clone()
+	shape.Dimensions[split] /= devices
+	shape.Dimensions[concat] *= devices
+	return exchange("all_to_all", map[string]int{"split": split, "concat": concat}, shape, x, place)
 }
 
 // exchange applies an operation that only the backend provides.
-func exchange(op string, attrs any, x *graph.Node, result shapes.Shape) *graph.Node {
-	return control.Composite(op, attrs, []*graph.Node{x}, []shapes.Shape{result}, func([]*graph.Node) []*graph.Node {
-		panic(fmt.Errorf("collective: the backend has no %s", op))
-	})[0]
+func exchange(op string, attrs any, result shapes.Shape, x ...*graph.Node) *graph.Node {
+	plain := func([]*graph.Node) []*graph.Node { panic(fmt.Errorf("collective: the backend has no %s", op)) }
+	return control.Composite(op, attrs, x, []shapes.Shape{result}, plain)[0]
 }

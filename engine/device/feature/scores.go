@@ -8,6 +8,7 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/engine/schedule"
+	"github.com/quire/quire/models/decoder"
 	"github.com/quire/quire/ops/control"
 	"github.com/quire/quire/ops/sampling"
 	"github.com/quire/quire/ops/scan"
@@ -92,12 +93,21 @@ func (s Scores) isScored(st State, t Table, packed tokenqueue.Packed) *Node {
 	return LogicalAnd(LogicalAnd(GreaterOrEqual(row, integer(g, 0)), wants), LessThan(packed.PosIDs, last))
 }
 
+// Scored are scores of tokens.
+type Scored struct {
+	Logprob *Node // f32[S]
+	Tops    Tops
+}
+
+// OfLogits computes scores of a part of some tokens from logits.
+type OfLogits = func(logits *Node, part decoder.Part) Scored
+
 // Prompts adds the log probabilities of the prompt tokens that follow the packed tokens. It computes the logits of S
-// tokens at a time, because the logits of all tokens may be as large as the caches: logitsOf returns the logits after
-// the packed tokens i32[S], of which only the first count, i32[], are computed. starts i32[R] are the rows' prompts in
-// tokens i32[Q].
+// tokens at a time, because the logits of all tokens may be as large as the caches: score computes scores from the
+// logits after the packed tokens i32[S], of which only the first count, i32[], are computed. starts i32[R] are the
+// rows' prompts in tokens i32[Q].
 func (s Scores) Prompts(out schedule.ScoresOf[*Node, *Node], st State, t Table, starts, tokens *Node,
-	packed tokenqueue.Packed, logitsOf func(tokens, count *Node) *Node) schedule.ScoresOf[*Node, *Node] {
+	packed tokenqueue.Packed, score func(tokens, count *Node, f OfLogits) Scored) schedule.ScoresOf[*Node, *Node] {
 	if !s.OfPrompts() {
 		return out
 	}
@@ -118,13 +128,16 @@ func (s Scores) Prompts(out schedule.ScoresOf[*Node, *Node], st State, t Table, 
 			row, position := take(packed.SlotIDs, index), take(packed.PosIDs, index)
 			next := take(tokens, AddScalar(Add(take(starts, row), position), 1))
 			counts := SubScalar(take(st.Scoring.Prompts, row), 1)
-			logprobs, ids, tops := sampling.Logprobs(logitsOf(index, left), next, counts, left, s.Width())
+			scores := score(index, left, func(logits *Node, part decoder.Part) Scored {
+				logprobs, ids, tops := sampling.Logprobs(logits, part.Of(next), part.Of(counts), part.Count, s.Width())
+				return Scored{logprobs, Tops{ids, tops}}
+			})
 			to := Where(LessThan(nth, count), Add(nth, base), FillScalar(g, nth.Shape(), float64(places)))
 			put := func(all, some *Node) *Node { return control.ScatterSet(all, to, some) }
 			o := now.Out
 			o.Owners, o.Positions = put(o.Owners, take(t.Owners, row)), put(o.Positions, position)
-			o.Logprobs = put(o.Logprobs, logprobs)
-			o.TopIDs, o.TopLogprobs = put(o.TopIDs, ids), put(o.TopLogprobs, tops)
+			o.Logprobs = put(o.Logprobs, scores.Logprob)
+			o.TopIDs, o.TopLogprobs = put(o.TopIDs, scores.Tops.IDs), put(o.TopLogprobs, scores.Tops.Logprobs)
 			return scored{AddScalar(now.At, float64(slots)), o}
 		})
 	end.Out.Count = Reshape(Add(base, count), 1)

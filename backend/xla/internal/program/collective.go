@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/go-xla/stablehlo"
 	"github.com/gomlx/go-xla/types"
@@ -19,9 +20,12 @@ import (
 //	all_reduce   the sum of the devices' arrays, on each of them
 //	all_gather   the devices' arrays concatenated on an axis, in the order of the group,
 //	             on each of them: attribute axis
+//	all_to_all   for each device the parts of its place, i32[], of all devices' arrays,
+//	             which are divided on the axis split, concatenated on the axis concat
 var Collectives = map[string]Emitter{
 	"all_reduce": emitAllReduce,
 	"all_gather": emitAllGather,
+	"all_to_all": emitAllToAll,
 }
 
 // across returns the arguments of a collective over all devices of a group. Each collective has its own channel.
@@ -78,6 +82,23 @@ func emitAllGather(f *Function, attrs json.RawMessage, inputs []*stablehlo.Value
 	return []*stablehlo.Value{out}, err
 }
 
+func emitAllToAll(f *Function, attrs json.RawMessage, inputs []*stablehlo.Value, _ []shapes.Shape) ([]*stablehlo.Value,
+	error) {
+	var a struct{ Split, Concat int }
+	if err := json.Unmarshal(attrs, &a); err != nil {
+		return nil, fmt.Errorf("attributes %s: %w", attrs, err)
+	}
+	if len(inputs) != 2 {
+		return nil, fmt.Errorf("it takes an array and a place, not %d", len(inputs))
+	}
+	if f.b.target.Exchange {
+		return partsOver(f, inputs[0], inputs[1], a.Split, a.Concat)
+	}
+	groups, config := across(f)
+	out, err := stablehlo.AllToAll(inputs[0], groups, a.Split, a.Concat, len(groups[0]), config)
+	return []*stablehlo.Value{out}, err
+}
+
 // gather concatenates on an axis what the devices that run the program have.
 func gather(f *Function, x *stablehlo.Value, axis int) (*stablehlo.Value, error) {
 	groups, config := across(f)
@@ -126,13 +147,16 @@ func ofAll(f *Function, x *stablehlo.Value) (*stablehlo.Value, error) {
 	return stablehlo.Reshape(all, ToXLA(wide(f.b.target.Partitions)))
 }
 
-// sumOver adds what all devices have, in the order of their places.
+// sumOver adds what all devices have, in the order of their places. As XLA's own sum on a CPU it adds numbers of 16
+// bits in float32, and rounds once.
 func sumOver(f *Function, x *stablehlo.Value) ([]*stablehlo.Value, error) {
 	all, err := ofAll(f, x)
 	if err != nil {
 		return nil, err
 	}
 	shape := all.Shape()
+	own := x.Shape().DType
+	isShort := own == dtypes.BFloat16 || own == dtypes.Float16
 	var sum *stablehlo.Value
 	for place := range f.b.target.Partitions {
 		from, to := make([]int, shape.Rank()), slices.Clone(shape.Dimensions)
@@ -140,6 +164,9 @@ func sumOver(f *Function, x *stablehlo.Value) ([]*stablehlo.Value, error) {
 		one, err := stablehlo.Slice(all, from, to, nil)
 		if err == nil {
 			one, err = stablehlo.Reshape(one, x.Shape())
+		}
+		if err == nil && isShort {
+			one, err = stablehlo.Convert(one, dtypes.Float32)
 		}
 		if err == nil && sum != nil {
 			one, err = stablehlo.Add(sum, one)
@@ -149,7 +176,10 @@ func sumOver(f *Function, x *stablehlo.Value) ([]*stablehlo.Value, error) {
 		}
 		sum = one
 	}
-	return []*stablehlo.Value{sum}, nil
+	if isShort {
+		sum, err = stablehlo.Convert(sum, own)
+	}
+	return []*stablehlo.Value{sum}, err
 }
 
 // concatenateOver concatenates on an axis what all devices have, in the order of their places.
@@ -158,21 +188,61 @@ func concatenateOver(f *Function, x *stablehlo.Value, axis int) ([]*stablehlo.Va
 	if err != nil {
 		return nil, err
 	}
+	out, err := joined(all, axis)
+	return []*stablehlo.Value{out}, err
+}
+
+// partsOver takes the parts of a place, i32[], of what all devices have, and concatenates them in the order of the
+// devices' places.
+func partsOver(f *Function, x, place *stablehlo.Value, split, concat int) ([]*stablehlo.Value, error) {
+	all, err := ofAll(f, x)
+	if err != nil {
+		return nil, err
+	}
+	shape := FromXLA(all.Shape())
+	if split < 0 || split >= shape.Rank()-1 {
+		return nil, fmt.Errorf("%s has no axis %d", FromXLA(x.Shape()), split)
+	}
+	size := shape.Dimensions[1+split] / f.b.target.Partitions
+	zero, err := f.EmitScalar(int32(0))
+	if err != nil {
+		return nil, err
+	}
+	width, err := f.EmitScalar(int32(size))
+	if err != nil {
+		return nil, err
+	}
+	first, err := stablehlo.Multiply(place, width)
+	if err != nil {
+		return nil, err
+	}
+	starts := slices.Repeat([]*stablehlo.Value{zero}, shape.Rank())
+	starts[1+split], shape.Dimensions[1+split] = first, size
+	if all, err = stablehlo.DynamicSlice(all, starts, shape.Dimensions); err != nil {
+		return nil, err
+	}
+	out, err := joined(all, concat)
+	return []*stablehlo.Value{out}, err
+}
+
+// joined concatenates the rows of x [n, ...] on an axis of theirs.
+func joined(x *stablehlo.Value, axis int) (*stablehlo.Value, error) {
 	shape := FromXLA(x.Shape())
-	if axis < 0 || axis >= shape.Rank() {
-		return nil, fmt.Errorf("%s has no axis %d", shape, axis)
+	row := shapes.Make(shape.DType, shape.Dimensions[1:]...)
+	if axis < 0 || axis >= row.Rank() {
+		return nil, fmt.Errorf("%s has no axis %d", row, axis)
 	}
 	var order []int
-	for a := range shape.Rank() {
+	for a := range row.Rank() {
 		if a == axis {
 			order = append(order, 0)
 		}
 		order = append(order, a+1)
 	}
-	if all, err = stablehlo.Transpose(all, order...); err != nil {
+	x, err := stablehlo.Transpose(x, order...)
+	if err != nil {
 		return nil, err
 	}
-	shape.Dimensions[axis] *= f.b.target.Partitions
-	out, err := stablehlo.Reshape(all, ToXLA(shape))
-	return []*stablehlo.Value{out}, err
+	row.Dimensions[axis] *= shape.Dimensions[0]
+	return stablehlo.Reshape(x, ToXLA(row))
 }
