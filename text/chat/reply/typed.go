@@ -44,8 +44,9 @@ func decoded(text string) (v any) {
 }
 
 // argument converts an argument that is written as bare text to JSON. It becomes null, a list or an object if the
-// schema names that type; otherwise text if the schema allows this text or restricts nothing; otherwise the JSON as
-// it is written, or a value in Python's syntax. If the schema allows neither, the type is the schema's.
+// schema names that type, unless it allows the text alone; otherwise text if the schema allows this text or restricts
+// nothing; otherwise the JSON as it is written, or a value in Python's syntax. If the schema allows neither, the type is
+// the schema's.
 func (p parameters) argument(name, text string) string {
 	schema, known := p.property(p.root, name, mostFollowed)
 	types := map[string]bool{}
@@ -57,12 +58,13 @@ func (p parameters) argument(name, text string) string {
 		return quoted(text)
 	}
 	v := decoded(value)
+	allowed, textAllowed := p.allows(schema, v, mostFollowed), p.allows(schema, text, mostFollowed)
 	switch kind := kindOf(v); {
-	case (kind == "null" || kind == "array" || kind == "object") && types[kind]:
+	case (kind == "null" || kind == "array" || kind == "object") && types[kind] && (allowed || !textAllowed):
 		return value
-	case p.allows(schema, text, mostFollowed):
+	case textAllowed:
 		return quoted(text)
-	case p.allows(schema, v, mostFollowed) || !types["string"]:
+	case allowed || !types["string"]:
 		return value
 	}
 	return quoted(text)
