@@ -8,16 +8,19 @@ import (
 
 	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/openai"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/text/chat/reply"
 )
 
-// structure returns the structure that the text of a row's completions must have: the row's own, or a tool call if
-// tool_choice requires one.
+// structure returns the structure that the text of a row's completions must have: the row's own, or tool calls if
+// tool_choice requires them.
 func (b *Builder) structure(row *promptset.Row, prompt []int32, set *parameter.Set) (parameter.Structure,
 	error) {
 	tool, wanted := set.WantsCall()
-	if b.Settings.CallsTools && set.ToolChoice == "auto" && set.StructuredOutputs == (parameter.Structure{}) {
+	mayCall := set.ToolChoice == "auto" && set.Tools != "" && row.Kind == promptset.KindMessages
+	free := b.Settings.CallsTools && set.StructuredOutputs == (parameter.Structure{})
+	if mayCall && (free || !set.ParallelToolCalls) {
 		return b.strict(row, set)
 	}
 	if !wanted || row.Kind != promptset.KindMessages {
@@ -44,7 +47,7 @@ func (b *Builder) structure(row *promptset.Row, prompt []int32, set *parameter.S
 		return refuse("the prompt ends within reasoning, where no call may stand: turn reasoning off by " +
 			"chat_template_kwargs")
 	}
-	form, err := forms.Required(reply.Tools(set.Tools), tool)
+	form, err := forms.Required(reply.Tools(set.Tools), tool, set.ParallelToolCalls)
 	if err != nil {
 		return refuse("%w", err)
 	}
@@ -88,29 +91,45 @@ func (b *Builder) choices(row *promptset.Row, s parameter.Structure) (choices []
 	return choices, nil
 }
 
-// strict returns the structure of a completion that may call tools, if some of them are strict.
+// strict returns the structure of a completion that may call tools, if some of them are strict or if it may make only
+// one call.
 func (b *Builder) strict(row *promptset.Row, set *parameter.Set) (none parameter.Structure, err error) {
-	if row.Kind != promptset.KindMessages || set.Tools == "" {
-		return none, nil
-	}
 	forms, err := reply.New(b.Settings.ReasoningParser, b.Settings.ToolCallParser, b.Text.Template)
 	if err != nil {
 		return none, err
 	}
-	form, wanted, err := forms.Strict(reply.Tools(set.Tools))
-	if wanted && err == nil && b.isSpecial(forms.CallMarks()) {
-		err = errors.New("calls begin with a special token, which no text has")
-	}
+	form, wanted, err := forms.Strict(reply.Tools(set.Tools), set.ParallelToolCalls)
 	switch {
 	case err != nil:
+	case wanted && b.isSpecial(forms.CallMarks()):
+		err = errors.New("calls begin with a special token, which no text has")
+	case set.ParallelToolCalls:
+	case !wanted:
+		err = errors.New("the chat template has no form of tool calls that Quire knows")
+	case set.StructuredOutputs != none:
+		err = errors.New("there is a structure, too")
+	}
+	switch {
+	case err != nil && set.ParallelToolCalls:
 		return none, &parameter.FormError{Field: row.ParameterName("tools"),
 			Err: fmt.Errorf("has strict tools, and %w: leave strict out", err)}
+	case err != nil && row.Overrides.Has(parameter.Sink(oneCall)):
+		return none, &paramError{fmt.Errorf("parameter %s is not supported as false (%w); leave it out, give true, "+
+			"which has no effect, or rename the column if it is not meant for the sampler", oneCall, err), oneCall,
+			openai.CodeNotThisValue}
+	case err != nil: // a later turn, whose first one is a single required call
+		several := *set
+		several.ParallelToolCalls = true
+		return b.structure(row, nil, &several)
 	case !wanted:
 		return none, nil
 	}
 	return parameter.Structure{Kind: parameter.CallStructure, Text: form,
 		AdditionalProperties: set.AdditionalProperties}, nil
 }
+
+// oneCall is the parameter that, if it is false, allows at most one call.
+const oneCall = "parallel_tool_calls"
 
 // isSpecial reports whether one of these marks is a special token.
 func (b *Builder) isSpecial(marks []string) bool {

@@ -147,7 +147,7 @@ func Run(ctx context.Context, p *process.Process, opened *prepare.Opened, tokens
 	if c.lineage, err = opened.Lineage(ctx); err != nil {
 		return nil, err
 	}
-	if c.reuse, err = newReuseCheck(ctx, p, opened, report.MaxModelLen); err != nil {
+	if c.reuse, err = newReuseCheck(ctx, p, opened, s, c.builder, report.MaxModelLen); err != nil {
 		return nil, err
 	}
 	prepare.WarnAboutInput(ctx, p, opened)
@@ -158,7 +158,7 @@ func Run(ctx context.Context, p *process.Process, opened *prepare.Opened, tokens
 		return nil, err
 	}
 	c.finish()
-	if len(p.Reuse) > 0 {
+	if copies(p) {
 		report.Reused = &c.reuse.Reused
 	}
 	if report.RowsWithErrors > 0 {

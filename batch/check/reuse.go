@@ -2,16 +2,16 @@ package check
 
 import (
 	"context"
-	"slices"
 	"strings"
 
 	"github.com/gomlx/compute/dtypes"
 
-	"github.com/quire/quire/batch/outcome"
+	"github.com/quire/quire/batch/ask"
+	"github.com/quire/quire/batch/conversation"
 	"github.com/quire/quire/batch/prepare"
 	"github.com/quire/quire/batch/process"
+	"github.com/quire/quire/batch/results"
 	"github.com/quire/quire/batch/reuse"
-	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/engine"
 )
@@ -27,40 +27,45 @@ type Reused struct {
 type reuseCheck struct {
 	Reused
 	namer    *reuse.Namer
-	sources  []*reuse.Output
+	sources  []lookup
 	distinct reuse.Distinct
-	own      bool // what comes of a request depends on the row's id
+	// naming is how completions are taken apart, as a part of their names, and reports whether what comes of a request
+	// depends on the row's id.
+	naming func(row *promptset.Row, r *engine.Request) (form string, own bool)
 }
 
-// newReuseCheck opens the outputs that the job copies from. An engine would settle on what a job settled on that has
+// lookup is a place that may have completions.
+type lookup interface {
+	Lacks(k reuse.Keys, generations []int) []int
+}
+
+// newReuseCheck opens the places that the job copies from. An engine would settle on what a job settled on that has
 // the same settings, as far as they are given.
-func newReuseCheck(ctx context.Context, p *process.Process, opened *prepare.Opened, maxModelLen int) (*reuseCheck,
-	error) {
-	c := &reuseCheck{distinct: reuse.Distinct{Judge: reuse.Judge{Messages: p.Messages}},
-		own: opened.Job.Tools.Used()}
+func newReuseCheck(ctx context.Context, p *process.Process, opened *prepare.Opened, s *process.Session,
+	b *ask.Builder, maxModelLen int) (*reuseCheck, error) {
+	c := &reuseCheck{distinct: reuse.Distinct{Judge: reuse.Judge{Messages: p.Messages}}}
 	j, columns := opened.Job, opened.Job.ColumnsOf(opened.Reader.Schema())
-	if p.Store != "" {
-		return nil, outcome.Errorf(outcome.Misused, "`store` is for a run: what a store has is not told before; leave "+
-			"it out")
-	}
-	if len(p.Reuse) == 0 {
+	if !copies(p) {
+		c.naming = func(*promptset.Row, *engine.Request) (string, bool) { return "", j.Tools.Used() }
 		c.namer = reuse.NewNamer(reuse.Basis{}, maxModelLen, columns)
 		return c, nil
 	}
-	if c.own {
-		return nil, outcome.Errorf(outcome.Misused, "`reuse` with tools: what is copied depends on the conversations, "+
-			"which only a run knows; leave it out")
+	maker, err := results.NewMaker(p, j, s, opened.Reader.Schema(), columns)
+	if err != nil {
+		return nil, err
 	}
-	if apart := j.Format == promptset.FormatOpenAI || slices.Contains(columns, spec.ReasoningColumn) ||
-		slices.Contains(columns, spec.ToolCallsColumn); apart {
-		return nil, outcome.Errorf(outcome.Misused, "`reuse` with the columns reasoning and tool_calls, or `format` "+
-			"openai: what is copied depends on how completions are taken apart, which only a run knows; leave it out")
+	c.naming = maker.Naming
+	if j.Tools.Used() {
+		calls := &conversation.Tools{Settings: &j.Tools}
+		c.naming = func(row *promptset.Row, r *engine.Request) (string, bool) {
+			form, _ := maker.Naming(row, r)
+			return form + calls.Naming(b, row), true
+		}
 	}
 	if err := reuse.CheckPlaces(ctx, p.Reuse); err != nil {
 		return nil, err
 	}
 	known := *opened.Description
-	var err error
 	if known.Arithmetic, err = opened.Arithmetic(); err != nil {
 		return nil, err
 	}
@@ -71,7 +76,7 @@ func newReuseCheck(ctx context.Context, p *process.Process, opened *prepare.Open
 	if cfg.KVDType != dtypes.InvalidDType {
 		known.Settled.KVDType = strings.ToLower(cfg.KVDType.String())
 	}
-	basis, err := reuse.Agreeing(ctx, p.FS, p.Reuse, reuse.BasisOf(&known))
+	basis, err := reuse.Agreeing(ctx, p.FS, p.Reuse, p.Store, reuse.BasisOf(&known))
 	if err != nil {
 		return nil, err
 	}
@@ -84,12 +89,23 @@ func newReuseCheck(ctx context.Context, p *process.Process, opened *prepare.Open
 		source.Tell(p)
 		c.sources = append(c.sources, source)
 	}
+	if p.Store != "" {
+		store, err := reuse.OpenStore(ctx, p.Store, basis, p.Printf)
+		if err != nil {
+			return nil, err
+		}
+		c.sources = append(c.sources, store)
+	}
 	return c, nil
 }
 
+// copies reports whether the job copies completions from other places.
+func copies(p *process.Process) bool { return len(p.Reuse) > 0 || p.Store != "" }
+
 // add takes the next request.
 func (c *reuseCheck) add(row *promptset.Row, r *engine.Request) {
-	named := c.namer.Name(r, "", c.own)
+	form, own := c.naming(row, r)
+	named := c.namer.Name(r, form, own)
 	left := c.distinct.Add(row, &named)
 	c.Repeated += int64(r.N - len(left))
 	for _, s := range c.sources {

@@ -59,6 +59,31 @@ func Failing(r completion.Result) bool {
 	return false
 }
 
+// AddAnswers adds what tools answered in a completion of a row, as its messages have it.
+func AddAnswers(to map[tools.Place]string, row *promptset.Row, r *completion.Result) error {
+	var messages []struct {
+		Role    string
+		Content json.RawMessage
+	}
+	if err := json.Unmarshal([]byte(r.Messages), &messages); err != nil {
+		return err
+	}
+	place := tools.Place{Row: row.Index, Generation: r.Generation, Turn: -1}
+	for _, m := range messages[min(len(messages), len(row.Messages)):] {
+		if m.Role != "tool" {
+			place.Turn, place.Number = place.Turn+1, 0
+			continue
+		}
+		var content string
+		if err := json.Unmarshal(m.Content, &content); err != nil {
+			return err
+		}
+		to[place] = content
+		place.Number++
+	}
+	return nil
+}
+
 // Full returns the completion of which the next turn has no room: it is truncated after the last one.
 func (c *Conversation) Full() completion.Result {
 	r := c.Result(nil)

@@ -42,17 +42,9 @@ func Audit(ctx context.Context, p *process.Process, opened *prepare.Opened, rows
 		return nil, outcome.Errorf(outcome.Misused, "%s is in an object store: copy it here to audit it",
 			storage.Redact(opened.Job.Output))
 	}
-	for _, cannot := range []struct {
-		is   bool
-		what string
-	}{
-		{opened.Job.Encodes(), opened.Job.Task.Results()},
-		{opened.Job.Accept.Judges(), "completions that verifiers judge"},
-		{opened.Job.Tools.Used(), "completions that call tools"},
-	} {
-		if cannot.is {
-			return nil, outcome.Errorf(outcome.Misused, "the job has %s, which can't be audited", cannot.what)
-		}
+	if opened.Job.Encodes() {
+		return nil, outcome.Errorf(outcome.Misused, "the job has %s, which can't be audited",
+			opened.Job.Task.Results())
 	}
 	if graph, err := opened.Lineage(ctx); graph != nil || err != nil {
 		if err == nil {
@@ -76,7 +68,8 @@ func Audit(ctx context.Context, p *process.Process, opened *prepare.Opened, rows
 	}
 	g := NewGenerator(&reads, saved.Job, opened)
 	g.equals.Messages = io.Discard
-	defer g.Release()
+	g.record = newRecord()
+	defer g.Close()
 	if err := g.open(ctx); err != nil {
 		return nil, err
 	}
@@ -89,7 +82,7 @@ func Audit(ctx context.Context, p *process.Process, opened *prepare.Opened, rows
 	}
 	a := &auditor{excluded: saved.Job.ExcludedColumns(), want: map[int64][]completion.Result{},
 		Audited: Audited{Output: opened.Job.Output, Differ: []string{}}}
-	u, err := auditUnit(g, a)
+	u, err := auditUnit(ctx, g, a)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +93,12 @@ func Audit(ctx context.Context, p *process.Process, opened *prepare.Opened, rows
 		}
 		return a.conclude(), nil
 	}
-	if err := a.readWanted(ctx, u, saved, chosen); err != nil {
+	if g.Job.Accept.Judges() || g.Job.Tools.Used() {
+		err = a.readRecord(ctx, g, u, saved, chosen)
+	} else {
+		err = a.readWanted(ctx, u, saved, chosen)
+	}
+	if err != nil {
 		return nil, err
 	}
 	chosen = slices.DeleteFunc(chosen, func(row int64) bool { return a.want[row] == nil })
@@ -108,6 +106,7 @@ func Audit(ctx context.Context, p *process.Process, opened *prepare.Opened, rows
 	g.Active.Track(u)
 	err = g.Generate(ctx, emptySource{})
 	u.StopReading()
+	u.EndCollecting()
 	if err != nil {
 		return nil, err
 	}
@@ -145,15 +144,22 @@ type auditor struct {
 }
 
 // auditUnit makes the unit whose rows are audited.
-func auditUnit(g *Generator, a *auditor) (*Unit, error) {
+func auditUnit(ctx context.Context, g *Generator, a *auditor) (*Unit, error) {
 	j, schema := g.Job, g.Opened.Reader.Schema()
 	how := collecting{inFlight: rowsInFlight, format: j.Format, observer: g.Process.Observer, room: bytesRepeated}
 	var err error
 	if how.results, err = results.NewMaker(g.Process, j, g.Session, schema, j.ColumnsOf(schema)); err != nil {
 		return nil, err
 	}
-	u := &Unit{process: g.Process, reader: g.Opened.Reader, builder: g.builder, Out: newCollector(a, discardJournal{},
-		how), Listener: &onlyUnit{progress: g.Process.Progress, active: &g.Active}}
+	u := &Unit{process: g.Process, reader: g.Opened.Reader, builder: g.builder,
+		Listener: &onlyUnit{progress: g.Process.Progress, active: &g.Active}}
+	if how.judging, err = g.judgeUnit(ctx, u); err != nil {
+		return nil, err
+	}
+	if how.conversing, err = converseUnit(ctx, g, u, nil); err != nil {
+		return nil, err
+	}
+	u.Out = newCollector(a, discardJournal{}, how)
 	u.Out.repeats.judge = &g.equals
 	return u, nil
 }

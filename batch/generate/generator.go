@@ -72,6 +72,7 @@ type Generator struct {
 	watcher *watch.Watcher // nil unless the job's weights may change
 	judge   *verdict.Judge // nil while nothing is judged
 	caller  *tools.Caller  // nil while no tools are called
+	record  *record        // what answers in place of commands; nil if they are asked
 
 	restarts int
 	again    bool         // the engine is opened after a failure
@@ -91,10 +92,12 @@ func NewGenerator(p *process.Process, j *spec.Job, opened *prepare.Opened) *Gene
 // open makes the engine, in place of one that is there.
 func (g *Generator) open(ctx context.Context) error {
 	g.Release()
-	if !g.again {
+	if !g.again && g.record == nil {
 		if err := prepare.CheckCommands(g.Job); err != nil {
 			return err
 		}
+	}
+	if !g.again {
 		g.Process.ReportOpening(g.Job)
 	}
 	g.Process.Observer.Run.Opening()
@@ -147,8 +150,9 @@ func (g *Generator) judgeUnit(ctx context.Context, u *Unit) (*judging, error) {
 		return nil, nil
 	}
 	if g.judge == nil {
+		verifier := g.record.verifier(settings)
 		var costly []verdict.Verifier
-		if settings.Score != "" {
+		if settings.Score != "" && verifier == nil {
 			model, err := reward.Open(ctx, g.Process, g.Job, func(failures int, err error) {
 				g.Active.Fail(&DeviceFailedError{failures, err})
 			})
@@ -157,14 +161,17 @@ func (g *Generator) judgeUnit(ctx context.Context, u *Unit) (*judging, error) {
 			}
 			costly = append(costly, model)
 		}
-		verifier, err := verdict.New(settings, costly...)
-		if err != nil {
-			return nil, err
+		if verifier == nil {
+			var err error
+			if verifier, err = verdict.New(settings, costly...); err != nil {
+				return nil, err
+			}
 		}
 		g.judge = verdict.NewJudge(verifier, settings.AtOnce())
 	}
 	slots := g.Session.Slots()
-	if _, impure := g.Job.Tools.Impure(); impure { // no call is made for a completion that a row may not need
+	// No call is made for a completion that a row may not need, and a record has nothing of such a completion.
+	if _, impure := g.Job.Tools.Impure(); impure || g.record != nil {
 		slots = 0
 	}
 	return &judging{settings: settings, judge: g.judge, slots: slots, told: g.tellUnit(ctx, u)}, nil

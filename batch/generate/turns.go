@@ -282,6 +282,10 @@ func converseUnit(ctx context.Context, g *Generator, u *Unit, log *tools.Log) (*
 	if !settings.Used() {
 		return nil, nil
 	}
+	tell := g.tellUnit(ctx, u)
+	if g.record != nil {
+		return &conversing{g.record.tools(settings), false, tell}, nil
+	}
 	if g.caller == nil {
 		caller, err := tools.NewCaller(settings)
 		if err != nil {
@@ -289,7 +293,6 @@ func converseUnit(ctx context.Context, g *Generator, u *Unit, log *tools.Log) (*
 		}
 		g.caller = caller
 	}
-	tell := g.tellUnit(ctx, u)
 	calls := &conversation.Tools{Calls: g.caller.Begin(log), Settings: settings}
 	_, impure := settings.Impure()
 	return &conversing{calls, !impure, func(err error) {

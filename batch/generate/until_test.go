@@ -33,6 +33,13 @@ type slotSampler struct {
 	tokens int
 }
 
+// share returns in which share of some time the slots were generating. A completion counts when it is whole.
+func (s *slotSampler) share(of time.Duration) float64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.busy.Seconds() / (of.Seconds() * float64(s.slots))
+}
+
 func (s *slotSampler) Plan() engine.Plan   { return engine.Plan{MaxSeqs: s.slots, MaxModelLen: 4096} }
 func (s *slotSampler) Stats() engine.Stats { return engine.Stats{} }
 func (s *slotSampler) Close()              {}
@@ -205,6 +212,7 @@ func TestVerdictsWhileOthersGenerate(t *testing.T) {
 		{"short completions", 800, 64, 4, 64, 160, 0.95, 0.015, time.Millisecond},
 		{"the first good one", 1500, 64, 1, 16, 160, 0.95, 0.15, time.Millisecond},
 		{"many slots", 1500, 256, 4, 64, 64, 0.9, 0.15, 10 * time.Millisecond},
+		{"many slots and rows", 6000, 256, 4, 64, 64, 0.95, 0.15, 10 * time.Millisecond},
 		{"fewer rows than slots", 30, 64, 4, 64, 16, 0.2, 0.15, 10 * time.Millisecond},
 		{"one row", 1, 64, 4, 64, 16, 0, 0.3, 10 * time.Millisecond},
 	} {

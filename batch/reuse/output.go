@@ -132,18 +132,25 @@ func (o *Output) Lacks(k Keys, generations []int) []int {
 		if err != nil {
 			continue
 		}
-		for _, e := range keys.find(k.Key) {
-			if keys.Extras[e.extras].Lacks(k.Extras) == "" {
-				left = slices.DeleteFunc(left, func(g int) bool { return e.gives(k, []int{g}) })
-			}
+		left = keys.lacks(k, left)
+	}
+	return left
+}
+
+// lacks returns which of the generations of a request have no entry.
+func (p *partKeys) lacks(k Keys, left []int) []int {
+	for _, e := range p.find(k.Key) {
+		if p.Extras[e.extras].Lacks(k.Extras) == "" {
+			left = slices.DeleteFunc(left, func(g int) bool { return e.gives(k, []int{g}) })
 		}
 	}
 	return left
 }
 
-// Agreeing returns the basis of a part of the outputs that agrees with what is known of a basis before an engine is
-// open: sizes, types and the arithmetic may not be. If none agrees, it returns what is known.
-func Agreeing(ctx context.Context, files vfs.FS, outputs []string, known Basis) (Basis, error) {
+// Agreeing returns the basis of a part of the outputs, or of a pack of the store if there is one, that agrees with what
+// is known of a basis before an engine is open: sizes, types and the arithmetic may not be. If none agrees, it returns
+// what is known.
+func Agreeing(ctx context.Context, files vfs.FS, outputs []string, store string, known Basis) (Basis, error) {
 	for _, output := range outputs {
 		place := keysPlace{ctx, files, output}
 		parts, err := place.list()
@@ -158,6 +165,18 @@ func Agreeing(ctx context.Context, files vfs.FS, outputs []string, known Basis) 
 			if keys != nil && known.over(keys.Basis) == keys.Basis {
 				return keys.Basis, nil
 			}
+		}
+	}
+	if store == "" {
+		return known, nil
+	}
+	stored, err := Stats(ctx, store)
+	if err != nil {
+		return known, err
+	}
+	for _, m := range stored.Models {
+		if known.over(m.Basis) == m.Basis {
+			return m.Basis, nil
 		}
 	}
 	return known, nil

@@ -89,7 +89,9 @@ func listPacks(ctx context.Context, place string) ([]storage.Info, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	return slices.DeleteFunc(files, func(f storage.Info) bool { return !strings.HasSuffix(f.Name, packSuffix) }), err
+	return slices.DeleteFunc(files, func(f storage.Info) bool {
+		return !strings.HasSuffix(storage.Path(f.Name), packSuffix)
+	}), err
 }
 
 // readIndex reads the keys of a pack, and where its records start.
@@ -150,6 +152,17 @@ func (s *Store) Find(ctx context.Context, k Keys, generations []int) (found []co
 		}
 	}
 	return found
+}
+
+// Lacks returns which of the generations of a request the store lacks, without reading those that it has.
+func (s *Store) Lacks(k Keys, generations []int) []int {
+	left := slices.Clone(generations)
+	for _, p := range s.packs {
+		if len(left) > 0 && p.filter.mayHave(k.Key[:]) {
+			left = p.keys.lacks(k, left)
+		}
+	}
+	return left
 }
 
 func (s *Store) damage(pack string, err error) {

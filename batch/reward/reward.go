@@ -4,6 +4,7 @@ package reward
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/batch/verdict"
 	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/record"
 	"github.com/quire/quire/engine"
 )
 
@@ -102,6 +104,12 @@ func (m *Model) scored(c *verdict.Completion) (*promptset.Row, error) {
 	case c.Row.Parent.ID != "":
 		return nil, errors.New("the row continues another one, and the verifier's model is to read all of a " +
 			"conversation: give rows with all messages")
+	case m.chats && c.Messages != "": // with calls, and the completion as its last message
+		whole := &record.Builder{Row: row}
+		if !whole.DecodeMessages(json.RawMessage(c.Messages)) {
+			return nil, errors.New("the conversation is no list of messages")
+		}
+		return row, row.Err
 	case m.chats && text:
 		row.Messages = []promptset.Message{{Role: "user", Content: c.Row.Prompt}}
 	case m.chats && c.Row.Kind == promptset.KindMessages:

@@ -81,9 +81,6 @@ func (s *Spec) checkAccept() error {
 		return Invalid("format", "is openai, whose lines have no columns for verdicts: give `format` parquet or "+
 			"jsonl, or leave `accept-regex`, `accept-schema`, `accept-equals`, `accept-command`, `accept-score` and "+
 			"`until-majority` out")
-	case s.Accept.Score != "" && s.Tools.Used():
-		return Invalid("accept-score", "may not come with `tools-from` and `tool-command`: the verifier's model reads "+
-			"a prompt and a completion")
 	case s.Accept.Until > max(0, s.Sampling.N): // a negative n is refused by its name
 		return Invalid("until", "is %d, and `max-n` is %d, so that no row can have as many: give a larger `max-n`",
 			s.Accept.Until, s.Sampling.N)

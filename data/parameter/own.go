@@ -203,11 +203,14 @@ var own = []Parameter{
 		Note: "tools that the chat template presents to the model: a JSON list, or a file with one",
 		slot: field(ListJSON(""), func(s *Set) *ListJSON { return &s.Tools })},
 	{Name: "tool_choice", From: servers, Flag: "tool-choice", Placeholder: "CHOICE",
-		Note: "auto, none (no tools for the chat template, no calls in the text), required (the completion is a " +
-			"call), or a JSON object that names a function",
+		Note: "auto, none (no tools for the chat template, no calls in the text), required (the completion is one " +
+			"call or more), or a JSON object that names a function, which is called once",
 		slot:    field("auto", func(s *Set) *string { return &s.ToolChoice }),
 		limits:  limits{text: "auto, none, required or an object that names a function"},
 		allowed: func(s *Set) string { return s.allowedChoice() }},
+	{Name: "parallel_tool_calls", From: servers,
+		Note: "false allows at most one call of a tool; for a whole job give a column",
+		slot: field(true, func(s *Set) *bool { return &s.ParallelToolCalls })},
 	{Name: "documents", From: VLLM, when: condition{rows: "messages"}, Flag: "documents", Placeholder: "JSON",
 		Note: "documents that the chat template gives the model: a JSON list, or a file with one",
 		slot: field(ListJSON(""), func(s *Set) *ListJSON { return &s.Documents })},

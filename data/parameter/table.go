@@ -144,11 +144,6 @@ var judged = []Parameter{
 	{Name: "reasoning_budget_arm_immediately", From: LlamaCpp, neutral: isFalse},
 
 	// How the prompt is made.
-	{Name: "parallel_tool_calls", From: servers, neutral: isTrue, when: condition{matters: func(s *Set) bool {
-		_, one := s.WantsCall()
-		return s.Tools != "" && s.ToolChoice != "none" && !one
-	}}, Note: "no effect without tools, or if tool_choice asks for a call, which is a single one then; otherwise a " +
-		"model may call several tools at once"},
 	{Name: "functions", From: OpenAI, Note: "give tools"},
 	{Name: "function_call", From: OpenAI, neutral: []string{`"none"`, `"auto"`}, Note: "give tool_choice"},
 	{Name: "chat_template", From: VLLM, Note: "give --chat-template"},

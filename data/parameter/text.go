@@ -18,8 +18,10 @@ type Text struct {
 	// ReasoningEffort is the template's variable of that name, and overrides one in ChatTemplateKwargs; "" is none.
 	ReasoningEffort string
 	// ToolChoice is "auto"; "none": the template gets no tools, and calls in the completion are not parsed;
-	// "required": the completion is a call; or a JSON object in OpenAI's form that names the function to call.
+	// "required": the completion is calls; or a JSON object in OpenAI's form that names the function to call.
 	ToolChoice string
+	// ParallelToolCalls allows several calls in a completion, where the tool to call is not named.
+	ParallelToolCalls bool
 	// AddGenerationPrompt ends the prompt with the opening of the answer. With ContinueFinalMessage, the prompt ends
 	// with the text of the last message instead.
 	AddGenerationPrompt, ContinueFinalMessage bool
@@ -55,7 +57,7 @@ func oneOf(word string, words ...string) string {
 	return strings.Join(words, " or ")
 }
 
-// WantsCall reports whether the completion must be a tool call, and returns the tool; "" is any.
+// WantsCall reports whether the completion must call a tool, and returns the tool; "" is any.
 func (t *Text) WantsCall() (tool string, wanted bool) {
 	if t.ToolChoice == "required" {
 		return "", true

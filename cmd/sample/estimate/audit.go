@@ -7,6 +7,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/pflag"
 
+	"github.com/quire/quire/batch/jobstate"
 	"github.com/quire/quire/cmd/sample/cli"
 	"github.com/quire/quire/cmd/sample/jobflags"
 	"github.com/quire/quire/internal/plural"
@@ -30,8 +31,10 @@ func NewAudit() *cli.Command {
 		Summary: "generate random rows of an output again and compare them",
 		About: `
 Generates random rows of the published parts in FOLDER again, and compares their completions with the parts, byte for
-byte as they are written. Give the flags or the --config of the "sample run" that made the output: a job with other
-model files, inputs or parameters is refused, and so is a machine that computes in another way. It changes nothing.
+byte as they are written. The job is what FOLDER/_job/job.json says. Flags or the --config of the "sample run" that
+made the output come before that: give those that name what was moved, and files that job.json has only the digest of.
+A job with other model files, inputs or parameters is refused, and so is a machine that computes in another way. It
+changes nothing, calls no tools, and asks no --accept-command: what these answered is taken from the output.
 
 It prints the share of the rows that it audited and, if all of them are equal, how sure it is that fewer than 1 % of
 the rows differ. Rows with errors are not audited.
@@ -39,6 +42,7 @@ the rows differ. Rows with errors are not audited.
 Exit codes: 0 all audited rows are equal, 5 some differ, and their ids are printed, 1 it could not be done.`,
 		Short: []string{"model", "input", "config", "rows", "rows-seed", "json"},
 		Example: `
+sample audit out
 sample audit out --config job.yaml
 sample audit out -m smollm2 --prompt-as user -i prompts.jsonl --temperature 0.8 --rows 500`,
 		Flags: func(fl *cli.Flags) {
@@ -60,7 +64,17 @@ sample audit out -m smollm2 --prompt-as user -i prompts.jsonl --temperature 0.8 
 			if err := f.Set.Set("output", args[0]); err != nil {
 				return cli.Usagef("audit: %v", err)
 			}
-			if err := o.run.Prepare(f, nil); err != nil {
+			if err := o.run.Read(f, nil); err != nil {
+				return cli.Exit(cli.ExitUsage, err)
+			}
+			started, err := jobstate.ReadOutput(ctx, args[0])
+			if err == nil && started != nil {
+				err = jobflags.ReadStarted(f, started)
+			}
+			if err != nil {
+				return fmt.Errorf("audit: %w", err)
+			}
+			if err := o.run.Settle(f); err != nil {
 				return err
 			}
 			a, err := o.run.Task(env, nil).Audit(ctx, o.rows, o.draw)

@@ -57,6 +57,11 @@ func (o *Options) Prepare(f *cli.Flags, args []string) error {
 	if err := o.Read(f, args); err != nil {
 		return cli.Exit(cli.ExitUsage, err)
 	}
+	return o.Settle(f)
+}
+
+// Settle checks the flags that were read.
+func (o *Options) Settle(f *cli.Flags) error {
 	wrong := func(err error) error {
 		return cli.Exit(cli.ExitUsage, fmt.Errorf("%s: %w", f.Set.Name(), cli.PlaceOr(err)))
 	}

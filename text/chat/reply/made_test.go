@@ -3,6 +3,7 @@ package reply
 import (
 	"encoding/json"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,7 +36,7 @@ func made(rnd *rand.Rand, a *grammar.Automaton) (string, bool) {
 	return "", false
 }
 
-// Any text that the grammar of a required call generates parses as a call of a tool, with arguments that are JSON.
+// Any text that the grammar of required calls generates parses as calls of tools, with arguments that are JSON.
 func TestMadeCallsAreRead(t *testing.T) {
 	const wide = `[{"function": {"name": "f", "parameters": {"type": "object", "properties": {"any": {}, "n":
 		{"type": ["number", "null"]}, "s": {"type": "string", "maxLength": 9}, "o": {"type": "object"}}}}}]`
@@ -45,11 +46,16 @@ func TestMadeCallsAreRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		texts := 0
-		for _, tools := range []Tools{requiredTools, wide} {
+		for _, c := range []struct {
+			tools   Tools
+			several bool
+		}{{requiredTools, false}, {wide, false}, {requiredTools, true}} {
+			tools := c.tools
 			if form.typed && tools == wide {
 				continue
 			}
-			required, err := f.Required(tools, "")
+			most := 0 // calls of a text
+			required, err := f.Required(tools, "", c.several)
 			if err != nil {
 				t.Fatal(name, err)
 			}
@@ -65,9 +71,14 @@ func TestMadeCallsAreRead(t *testing.T) {
 				}
 				texts++
 				p := f.Parse(text, false, tools)
-				if len(p.ToolCalls) != 1 || p.Text != "" || !json.Valid([]byte(p.ToolCalls[0].Arguments)) {
+				most = max(most, len(p.ToolCalls))
+				bad := func(c ToolCall) bool { return !json.Valid([]byte(c.Arguments)) }
+				if len(p.ToolCalls) == 0 || p.Text != "" || slices.ContainsFunc(p.ToolCalls, bad) {
 					t.Fatalf("%s: %q is read as %+v", name, text, p)
 				}
+			}
+			if several := c.several && name != "gpt-oss"; several != (most > 1) {
+				t.Errorf("%s: texts have up to %d calls", name, most)
 			}
 		}
 		if texts < 30 {

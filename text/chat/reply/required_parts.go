@@ -15,8 +15,8 @@ import (
 type tool struct {
 	name       string
 	parameters json.RawMessage // a JSON schema; nil for no arguments
-	template   string          // the model's chat template, of forms that are written in several ways
 	references error           // why the parameters still have $ref
+	several    bool            // it may be called alongside others
 }
 
 func literal(text string) grammar.Part { return grammar.Part{Text: text} }
@@ -40,20 +40,32 @@ func named(before, between, after string) func(tool) ([]grammar.Part, error) {
 	}
 }
 
-// mistralCall is a call in the one of the ways that the template has.
-func mistralCall(t tool) ([]grammar.Part, error) {
-	if strings.Contains(t.template, callArgs) {
-		return named(toolCalls, callArgs, "")(t)
+// mistralCalls are calls in the one of the ways that the template has.
+func mistralCalls(template string) notation {
+	if strings.Contains(template, callArgs) {
+		return notation{call: named(toolCalls, callArgs, "")}
 	}
-	return object(toolCalls+"[", "arguments", "]")(t)
+	return notation{open: toolCalls + "[", between: ", ", end: "]", call: object("", "arguments", "")}
 }
 
-// deepSeekCall is a call in the one of the ways that the template has.
-func deepSeekCall(t tool) ([]grammar.Part, error) {
-	if strings.Contains(t.template, "```json") {
-		return named(deepStart+deepCall+"function"+deepSep, "\n```json\n", "\n```"+deepDone+deepEnd)(t)
+// deepSeekCalls are calls in the one of the ways that the template has.
+func deepSeekCalls(template string) notation {
+	n := notation{open: deepStart, end: deepEnd, call: named(deepCall, deepSep, deepDone)}
+	if strings.Contains(template, "```json") {
+		n.between, n.call = "\n", named(deepCall+"function"+deepSep, "\n```json\n", "\n```"+deepDone)
 	}
-	return named(deepStart+deepCall, deepSep, deepDone+deepEnd)(t)
+	return n
+}
+
+// kimiCallOf is a call in the form that [kimi] reads. A call among several has any number.
+func kimiCallOf(t tool) ([]grammar.Part, error) {
+	arguments, err := t.plainArguments()
+	number := literal("0")
+	if t.several {
+		number = grammar.Part{Schema: json.RawMessage(`{"type": "integer", "minimum": 0, "maximum": 9999}`)}
+	}
+	return []grammar.Part{literal(kimiCall + functionsOf + t.name + ":"), number, literal(kimiArgs),
+		{Schema: json.RawMessage(arguments)}, literal(kimiDone)}, err
 }
 
 var plainName = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)

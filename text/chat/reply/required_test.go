@@ -192,14 +192,14 @@ func TestRequired(t *testing.T) {
 		})
 	}
 	f, _ := New(None, None, "")
-	_, err := f.Required(someTools, "")
+	_, err := f.Required(someTools, "", false)
 	if err == nil || !strings.Contains(err.Error(), "has no form of tool calls that Quire knows") {
 		t.Error(err)
 	}
 	for parser, want := range map[string]string{"pythonic": "its name is none that Python can read",
 		"gemma4": "its name has other characters", "openai": "its name has other characters"} {
 		f, _ := New(None, parser, "")
-		_, err := f.Required(`[{"function": {"name": "1(a"}}]`, "")
+		_, err := f.Required(`[{"function": {"name": "1(a"}}]`, "", false)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", parser, err)
 		}
@@ -211,7 +211,7 @@ func testNestedCalls(t *testing.T, f *Forms, call func(name, arguments string) s
 	const tools = `[{"function": {"name": "f", "parameters": {"type": "object", "properties": {
 		"texts": {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 2},
 		"at": {"type": "array", "items": {"type": "array", "items": {"type": ["number", "boolean", "null"]}}}}}}}]`
-	form, err := f.Required(tools, "f")
+	form, err := f.Required(tools, "f", false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +264,7 @@ func TestRequiredReferences(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		form, err := f.Required(tools, "f")
+		form, err := f.Required(tools, "f", false)
 		if err != nil {
 			t.Fatal(name, err)
 		}
@@ -275,7 +275,7 @@ func TestRequiredReferences(t *testing.T) {
 		if !accepts(a, calls[0]) || accepts(a, strings.ReplaceAll(calls[0], "red", calls[1])) {
 			t.Errorf("%s: %q is not accepted, or with %q it is: %s", name, calls[0], calls[1], form)
 		}
-		form, err = f.Required(tree, "f")
+		form, err = f.Required(tree, "f", false)
 		if calls[2] == "" {
 			if err == nil || !strings.Contains(err.Error(), `a $ref "#" within what it names`) {
 				t.Errorf("%s: %v", name, err)
@@ -294,7 +294,7 @@ func TestRequiredReferences(t *testing.T) {
 // checkRequired checks whether a call is accepted, and if so that it is read as that call.
 func checkRequired(t *testing.T, f *Forms, typed bool, tool, name, arguments, text string, want bool) {
 	t.Helper()
-	form, err := f.Required(requiredTools, tool)
+	form, err := f.Required(requiredTools, tool, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -347,56 +347,8 @@ func testRequiredErrors(t *testing.T, f *Forms, typed bool) {
 		}...)
 	}
 	for _, c := range cases {
-		if _, err := f.Required(Tools(c[0]), c[1]); err == nil || !strings.Contains(err.Error(), c[2]) {
+		if _, err := f.Required(Tools(c[0]), c[1], false); err == nil || !strings.Contains(err.Error(), c[2]) {
 			t.Errorf("%s: got %v, want %q", c[0], err, c[2])
 		}
-	}
-}
-
-// A completion with strict tools is text with calls in it, each of a tool that there is, and of arguments that fit.
-func TestStrictCalls(t *testing.T) {
-	tools := Tools(`[{"type": "function", "function": {"name": "add", "strict": true, "parameters": {"type": "object", ` +
-		`"properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": false}}}, ` +
-		`{"type": "function", "function": {"name": "loose", "parameters": {"type": "object", "properties": {"a": ` +
-		`{"type": "integer"}}}}}]`)
-	call := func(name, arguments string) string {
-		return "<tool_call>\n{\"name\": \"" + name + "\", \"arguments\": " + arguments + "}\n</tool_call>"
-	}
-	add := call("add", `{"a": 3}`)
-	f, err := New(None, "hermes", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	form, wanted, err := f.Strict(tools)
-	if err != nil || !wanted {
-		t.Fatal(wanted, err)
-	}
-	a, err := grammar.Alternatives([]byte(form), grammar.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, text := range []string{"", "no call <tool_cal", "{\"name\": 3}", add, "text " + add, add + add,
-		"a" + add + "\nb" + add + " c", call("loose", `{"b": [{}]}`)} {
-		if !accepts(a, text) {
-			t.Errorf("%q is not accepted", text)
-		}
-	}
-	for _, text := range []string{"<tool_call>", "a <tool_call> b", call("add", `{"a": "3"}`), call("add", `{}`),
-		call("other", `{"a": 3}`), call("add", `{"a": 3, "b": 4}`), add + "<tool_call>", add[:len(add)-3],
-		call("loose", `3`)} {
-		if accepts(a, text) {
-			t.Errorf("%q is accepted", text)
-		}
-	}
-	if _, wanted, err := f.Strict(`[{"type": "function", "function": {"name": "loose", "strict": false}}]`); wanted ||
-		err != nil {
-		t.Error(wanted, err)
-	}
-	llama, err := New(None, "llama3_json", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, wanted, err := llama.Strict(tools); !wanted || err == nil {
-		t.Error(wanted, err)
 	}
 }

@@ -17,37 +17,35 @@ var (
 	pythonName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.]*$`)
 )
 
-// pythonCall returns a call in Python's syntax, between two texts.
-func pythonCall(before, after string) func(tool) ([]grammar.Part, error) {
-	return func(t tool) ([]grammar.Part, error) {
-		if !pythonName.MatchString(t.name) {
-			return nil, errors.New("its name is none that Python can read")
-		}
-		if _, err := t.arguments(); err != nil {
-			return nil, err
-		}
-		arguments, err := t.properties()
-		if err != nil {
-			return nil, err
-		}
-		m := grammar.Members{Separator: ", "}
-		for _, a := range arguments {
-			if !pythonKey.MatchString(a.name) {
-				return nil, fmt.Errorf("its argument %s has a name that Python can't read", a.name)
-			}
-			m.List = append(m.List, grammar.Member{Required: a.required,
-				Parts: []grammar.Part{literal(a.name + "="), {Schema: a.schema, Python: true}}})
-		}
-		return []grammar.Part{literal(before + t.name + "("), {Members: &m}, literal(")" + after)}, nil
+// pythonCall returns a call in Python's syntax.
+func pythonCall(t tool) ([]grammar.Part, error) {
+	if !pythonName.MatchString(t.name) {
+		return nil, errors.New("its name is none that Python can read")
 	}
+	if _, err := t.arguments(); err != nil {
+		return nil, err
+	}
+	arguments, err := t.properties()
+	if err != nil {
+		return nil, err
+	}
+	m := grammar.Members{Separator: ", "}
+	for _, a := range arguments {
+		if !pythonKey.MatchString(a.name) {
+			return nil, fmt.Errorf("its argument %s has a name that Python can't read", a.name)
+		}
+		m.List = append(m.List, grammar.Member{Required: a.required,
+			Parts: []grammar.Part{literal(a.name + "="), {Schema: a.schema, Python: true}}})
+	}
+	return []grammar.Part{literal(t.name + "("), {Members: &m}, literal(")")}, nil
 }
 
-// lfmCall returns a call in the template's variant.
-func lfmCall(t tool) ([]grammar.Part, error) {
-	if strings.Contains(t.template, `{"name": "`) {
-		return object(lfmStart, "arguments", lfmEnd)(t)
+// lfmCalls returns calls in the template's variant.
+func lfmCalls(template string) notation {
+	if strings.Contains(template, `{"name": "`) {
+		return notation{call: object(lfmStart, "arguments", lfmEnd)}
 	}
-	return pythonCall(lfmStart+"[", "]"+lfmEnd)(t)
+	return notation{open: lfmStart + "[", between: ", ", end: "]" + lfmEnd, call: pythonCall}
 }
 
 // gemmaCall returns a call in the format that [gemma] parses.
@@ -123,14 +121,16 @@ func gemmaValue(schema json.RawMessage) ([]grammar.Part, error) {
 	return []grammar.Part{{Schema: schema}}, withoutText(schema)
 }
 
-// deepSeekBlockCall returns a call in the format that [deepSeekBlock] parses, in the template's variant.
-func deepSeekBlockCall(t tool) ([]grammar.Part, error) {
-	block := "function_calls>\n"
-	if strings.Contains(t.template, "tool_calls>") {
-		block = "tool_calls>\n"
+// deepSeekBlockCalls returns calls in the format that [deepSeekBlock] parses, in the template's variant.
+func deepSeekBlockCalls(template string) notation {
+	block := 0
+	if strings.Contains(template, "tool_calls>") {
+		block = 1
 	}
-	return t.written("<"+dsml+block+invokeStart+t.name+"\">\n", invokeEnd+"\n</"+dsml+block[:len(block)-1],
-		func(key string, isText bool) (string, string) {
-			return fmt.Sprintf("%s%s\" string=\"%v\">", givenStart, key, isText), givenEnd
-		}, dsml)
+	return notation{open: blockStart[block] + "\n", between: "\n", end: "\n" + blockEnd[block],
+		call: func(t tool) ([]grammar.Part, error) {
+			return t.written(invokeStart+t.name+"\">\n", invokeEnd, func(key string, isText bool) (string, string) {
+				return fmt.Sprintf("%s%s\" string=\"%v\">", givenStart, key, isText), givenEnd
+			}, dsml)
+		}}
 }

@@ -194,7 +194,7 @@ func TestRequiredTexts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			parts, err := f.Required(tools, "")
+			parts, err := f.Required(tools, "", false)
 			if (err == nil) != want {
 				t.Errorf("%s of %s: %v", schema, name, err)
 			}
