@@ -216,7 +216,9 @@ func (l Layout) prefill(q, cache *Node, batch tokenqueue.PageBatchInfo, opts Opt
 
 // Rows are sequences of which all tokens stand one after the other in arrays of T tokens, without a cache.
 type Rows struct {
-	Firsts, Lens *Node // i32[R]: a row's first token, and how many it has
+	// Firsts and Lens, i32[R], are a row's first token, and how many of its tokens are attended to. Tokens that follow
+	// these attend to them as well.
+	Firsts, Lens *Node
 	Count        *Node // i32[]: how many rows there are, the first ones
 	// TokenRows and Positions, i32[T], are a token's row and its position there; -1 for padding.
 	TokenRows, Positions *Node
@@ -279,13 +281,15 @@ func (r Rows) attend(q, k, v *Node, opts Options, bias *Bias) *Node {
 	end := control.While(work{Row: zero(g), Done: zero(g), Out: Zeros(g, shapes.Make(q.DType(), dims...))},
 		func(w work) *Node { return LessThan(w.Row, r.Count) },
 		func(w work) work {
-			first, length := takeRows(r.Firsts, w.Row), takeRows(r.Lens, w.Row)
+			first, seen := takeRows(r.Firsts, w.Row), takeRows(r.Lens, w.Row)
+			own := Equal(r.TokenRows, BroadcastToDims(w.Row, t))
+			length := ReduceAllSum(ConvertDType(own, dtypes.Int32))
 			positions := Add(w.Done, Iota(g, shapes.Make(dtypes.Int32, queryBlock), 0))
 			valid := LessThan(positions, length)
 			tokens := Min(Add(first, positions), scalar(g, t-1))
 			o := opts
 			// The sum does not overflow: Ahead may be the largest number that there is.
-			after := Min(SubScalar(Sub(length, positions), 1), scalar(g, min(opts.Ahead, t)))
+			after := Min(SubScalar(Sub(seen, positions), 1), scalar(g, min(opts.Ahead, t)))
 			ends := Where(valid, Add(AddScalar(positions, 1), after), ZerosLike(positions))
 			firstBlock := zero(g)
 			if opts.Window > 0 {
@@ -310,7 +314,7 @@ func (r Rows) attend(q, k, v *Node, opts Options, bias *Bias) *Node {
 			out := l.online(block, rowEnds, firstBlock, last, size, o,
 				func(b *Node) (keys, values vectors) {
 					at := Add(MulScalar(b, float64(size)), Iota(g, shapes.Make(dtypes.Int32, size), 0))
-					mine := InsertAxes(LessThan(at, length), -1, -1) // what follows may be anything
+					mine := InsertAxes(LessThan(at, seen), -1, -1) // what follows may be anything
 					tokens := Min(Add(first, at), scalar(g, t-1))
 					read := func(x *Node) vectors {
 						x = takeRows(x, tokens)

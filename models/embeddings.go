@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/quire/quire/models/arch"
+	"github.com/quire/quire/models/bert"
 	"github.com/quire/quire/models/gguf"
 	"github.com/quire/quire/models/sentence"
 )
@@ -25,7 +26,12 @@ func addSentence(c *Checkpoint, dir string) (err error) {
 		c.Sentence = sentence.Settings{Pooling: sentence.Pooling(h.Pooling)}
 		return nil
 	}
-	if c.Sentence, err = sentence.ReadFolder(dir, defaultSentence(&c.Config)); err != nil {
+	if c.Config.Architecture == bert.ColBERT {
+		c.Sentence, err = sentence.ReadColBERT(dir, c.Config.HiddenSize)
+	} else {
+		c.Sentence, err = sentence.ReadFolder(dir, defaultSentence(&c.Config))
+	}
+	if err != nil {
 		return err
 	}
 	if c.Sentence.Matryoshka, err = sentence.ReadMatryoshka(dir); err != nil {

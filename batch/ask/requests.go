@@ -15,6 +15,7 @@ import (
 	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/engine/admit"
+	"github.com/quire/quire/internal/plural"
 )
 
 // Requests returns the requests of a row, one for each of its prompts, or what is wrong with the row. It continues
@@ -91,15 +92,21 @@ func (b *Builder) embed(row *promptset.Row) (*engine.Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	whole := len(tokens)
-	if most > 0 && whole > most {
-		ends := 0
-		if row.Kind == promptset.KindText { // the others have the tokens that they give
-			ends = b.Text.Ends
-		}
-		tokens = Beginning(tokens, most, ends)
+	late, ends := b.Text.Late, b.Text.Ends
+	if row.Kind != promptset.KindText { // the others have the tokens that they give
+		late, ends = nil, 0
 	}
-	return &engine.Request{ID: row.ID, Tokens: tokens, N: 1, Truncated: len(tokens) < whole}, nil
+	whole, longest := len(tokens), late.room(late.longest(most))
+	if most == 0 && late != nil && whole > longest && longest > 0 {
+		return nil, setting.Errorf("%w: %s, and the model's files bound a text to %d", engine.ErrPromptTooLong,
+			plural.Count(whole, "token"), longest)
+	}
+	if longest > 0 && whole > longest {
+		tokens = Beginning(tokens, longest, ends)
+	}
+	r := &engine.Request{ID: row.ID, Tokens: tokens, N: 1, Truncated: len(tokens) < whole}
+	late.complete(r)
+	return r, nil
 }
 
 // pairs returns the request of a row whose prompt makes pairs with other texts.

@@ -20,6 +20,7 @@ type Text struct {
 	Spell func(tokens []int32) string
 	// Spans returns the tokens of a text and what each stands for, for a model that scores tokens; nil for others.
 	Spans func(text string) ([]int32, []tokenizer.Span, error)
+	Late  *Late // how texts become tokens of which each has a vector; nil for others
 	// Decode returns the text of tokens, with special ones. Mark returns the text of a completion with the special
 	// tokens among marks at their positions, and with the token that ended it. Both may be nil.
 	Decode func(tokens []int32) string

@@ -22,6 +22,7 @@ import (
 	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/models"
@@ -229,6 +230,11 @@ func openText(s *process.Session, j *spec.Job, model *models.Checkpoint) (*token
 		s.Spans = tok.EncodeSpans
 		if _, _, err := tok.EncodeSpans("a"); err != nil {
 			return nil, fmt.Errorf("the tokenizer of %s: %w", j.Model, err)
+		}
+	}
+	if j.Task == completion.MultiVector {
+		if err := openLate(s, j, model, tok); err != nil {
+			return nil, err
 		}
 	}
 	if j.Encodes() {

@@ -9,6 +9,7 @@ import (
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/promptset/requests"
+	"github.com/quire/quire/engine"
 	"github.com/quire/quire/models/scoring"
 	"github.com/quire/quire/models/sentence"
 )
@@ -27,26 +28,42 @@ func finishedVector(v spec.Vectors, dimensions int, pooled []float32) (stored []
 	return v.Stored(vector), ""
 }
 
-// finisher makes a result of the numbers that an encoder gives for a row. It returns what is wrong with them.
-type finisher func(r *completion.Result, row *promptset.Row, numbers []float32) (wrong string)
+// finisher makes a result of the numbers that an encoder gives for a request of a row. It returns what is wrong with
+// them.
+type finisher func(r *completion.Result, row *promptset.Row, request *engine.Request, numbers []float32) (wrong string)
 
 // finisherOf returns what makes a job's results; nil if they are completions.
 func finisherOf(j *spec.Job, text *ask.Text) finisher {
 	scores := j.Scores
 	switch j.Task {
 	case completion.Embed:
-		return func(r *completion.Result, row *promptset.Row, numbers []float32) (wrong string) {
+		return func(r *completion.Result, row *promptset.Row, _ *engine.Request, numbers []float32) (wrong string) {
 			r.Vector, wrong = finishedVector(j.Vectors, requests.Of(row).VectorSize(), numbers)
 			return wrong
 		}
+	case completion.MultiVector:
+		return func(r *completion.Result, _ *promptset.Row, request *engine.Request, numbers []float32) (wrong string) {
+			size := len(numbers) / max(1, len(request.Tokens))
+			for i, token := range request.Tokens {
+				if text.Late != nil && text.Late.Skipped[token] {
+					continue
+				}
+				vector, wrong := finishedVector(j.Vectors, 0, numbers[i*size:(i+1)*size])
+				if wrong != "" {
+					return wrong
+				}
+				r.Vectors = append(r.Vectors, vector)
+			}
+			return ""
+		}
 	case completion.Classify:
-		return func(r *completion.Result, _ *promptset.Row, numbers []float32) string {
+		return func(r *completion.Result, _ *promptset.Row, _ *engine.Request, numbers []float32) string {
 			r.Vector = scores.Function.Apply(numbers)
 			r.Label = scores.Labels[scoring.Best(r.Vector)]
 			return ""
 		}
 	case completion.Rerank:
-		return func(r *completion.Result, row *promptset.Row, numbers []float32) string {
+		return func(r *completion.Result, row *promptset.Row, _ *engine.Request, numbers []float32) string {
 			if scores.Answers == 2 {
 				numbers = scoring.Differences(numbers)
 			}
@@ -55,7 +72,7 @@ func finisherOf(j *spec.Job, text *ask.Text) finisher {
 			return ""
 		}
 	case completion.Tag:
-		return func(r *completion.Result, row *promptset.Row, numbers []float32) string {
+		return func(r *completion.Result, row *promptset.Row, _ *engine.Request, numbers []float32) string {
 			_, spans, err := text.Spans(row.Prompt)
 			if err != nil {
 				return err.Error()

@@ -78,7 +78,7 @@ func (m *Maker) Of(row *promptset.Row, done *engine.Completion) completion.Resul
 		m.replies.split(&r, row, done.Request)
 		if m.encoded != nil {
 			r.Truncated = done.Request.Truncated
-			if r.Err = m.encoded(&r, row, done.Vector); r.Err != "" {
+			if r.Err = m.encoded(&r, row, done.Request, done.Vector); r.Err != "" {
 				r.FinishReason = string(engine.FinishError)
 			}
 		}

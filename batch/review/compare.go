@@ -115,6 +115,7 @@ func digestsOf(row *Row, number int64) digests {
 			b.WriteString(s)
 		}
 		_ = binary.Write(&b, binary.LittleEndian, c.Vector) // a buffer takes all
+		_ = binary.Write(&b, binary.LittleEndian, slices.Concat(c.Vectors...))
 		one.text = keyOf(b.String())
 		if len(c.TokenIDs) > 0 {
 			b.Reset()

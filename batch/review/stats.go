@@ -39,14 +39,19 @@ type Vectors struct {
 }
 
 func (v *Vectors) add(c *promptset.Result) *Vectors {
-	if c.Vector == nil {
+	if !c.IsEncoded() {
 		return v
 	}
 	if v == nil {
 		v = &Vectors{}
 	}
-	v.Count++
-	v.Numbers = len(c.Vector)
+	if n := len(c.Vectors); n > 0 {
+		v.Count += int64(n)
+		v.Numbers = len(c.Vectors[0])
+	} else {
+		v.Count++
+		v.Numbers = len(c.Vector)
+	}
 	if c.Label != "" {
 		if v.Labels == nil {
 			v.Labels = map[string]int64{}

@@ -25,6 +25,7 @@ type Job struct {
 	CutRows  int64             // rows of a part of the job in the output folder, if PartRows is 0
 	Vectors  Vectors           // how its vectors are made, for the task embed
 	Scores   Scores            // how its scores are made, for the tasks classify and rerank
+	Side     sentence.Side     // how texts become tokens, if each has a vector
 	// Whole is the length of its model's vectors, and Matryoshka what the files say about shorter ones.
 	Whole      int
 	Matryoshka sentence.Matryoshka
@@ -86,6 +87,14 @@ func (j *Job) WithGeneration(requested arch.Generation, warn func(format string,
 // pooling that neither the files nor the user chose.
 func (j *Job) WithSentence(s sentence.Settings, size int, warn func(format string, args ...any)) (*Job, error) {
 	e := &j.Embedding
+	switch {
+	case e.Multi && s.Late == nil:
+		return nil, outcome.Errorf(outcome.Misused, "`multi-vector` is given, and the model's files do not say that "+
+			"each token has a vector (ColBERT's artifact.metadata, or modules without a Pooling): leave it out")
+	case !e.Multi && s.Late != nil:
+		return nil, outcome.Errorf(outcome.Misused, "the model has a vector for each token of a text: give "+
+			"`multi-vector`")
+	}
 	if !s.Stated && e.Pooling == "" {
 		warn("warning: %s", setting.Textf("the model's files do not say how its vectors are made: `pooling` is %s and "+
 			"`normalize` is %s. The vectors of a model that was not trained for it are of little use", s.Pooling,
@@ -104,7 +113,15 @@ func (j *Job) WithSentence(s sentence.Settings, size int, warn func(format strin
 	if err := checkDimensions(e.Dimensions, size, s.Matryoshka); err != nil {
 		return nil, outcome.Errorf(outcome.Misused, "`dimensions` %w", err)
 	}
-	prompt, err := promptNamed(e.PromptName, &s)
+	var prompt string
+	var side sentence.Side
+	var err error
+	if e.Multi {
+		side, err = s.Late.Side(e.PromptName)
+		prompt = side.Prompt
+	} else {
+		prompt, err = promptNamed(e.PromptName, &s)
+	}
 	if err != nil {
 		return nil, outcome.Errorf(outcome.Misused, "`prompt-name` %w", err)
 	}
@@ -115,6 +132,9 @@ func (j *Job) WithSentence(s sentence.Settings, size int, warn func(format strin
 	v.Prompt = prompt
 	next := *j
 	next.Vectors, next.Whole, next.Matryoshka = v, size, s.Matryoshka
+	if e.Multi {
+		next.Task, next.Side = completion.MultiVector, side
+	}
 	return &next, nil
 }
 

@@ -67,6 +67,7 @@ type vectorSettings struct {
 	Pooling        sentence.Pooling   `json:"pooling,omitempty"`
 	Normalize      *bool              `json:"normalize,omitempty"`
 	EmbeddingStart string             `json:"embedding_prompt,omitempty"` // text before each text
+	EmbeddingSide  *sentence.Side     `json:"embedding_side,omitempty"`   // if each token has a vector
 	Classes        int                `json:"classes,omitempty"`
 	ScoreFunction  scoring.Function   `json:"score_function,omitempty"`
 	TopN           int                `json:"top_n,omitempty"`
@@ -77,13 +78,17 @@ func (j *Job) vectorSettings() vectorSettings {
 	if !j.Encodes() {
 		return vectorSettings{}
 	}
-	if j.Task != completion.Embed {
+	if j.Task != completion.Embed && j.Task != completion.MultiVector {
 		return vectorSettings{Task: j.Task, Classes: len(j.Scores.Labels), ScoreFunction: j.Scores.Function,
 			TopN: j.Scores.TopN}
 	}
 	v := &j.Vectors
-	return vectorSettings{Task: j.Task, EmbeddingType: v.Element, Dimensions: v.Dimensions, Pooling: v.Pooling,
+	s := vectorSettings{Task: j.Task, EmbeddingType: v.Element, Dimensions: v.Dimensions, Pooling: v.Pooling,
 		Normalize: &v.Normalize, EmbeddingStart: v.Prompt}
+	if j.Task == completion.MultiVector {
+		s.EmbeddingSide = &j.Side
+	}
+	return s
 }
 
 // jobSettings are all settings of a job but the parameters of sampling.

@@ -32,6 +32,8 @@ type Embedding struct {
 	Normalize  string `json:",omitempty"` // EmbeddingAuto, EmbeddingOn or EmbeddingOff
 	// PromptName names the text before each text, among the prompts of the model's files; "" is their default.
 	PromptName string `json:",omitempty"`
+	// Multi reports whether each token of a text has a vector, for late interaction.
+	Multi bool `json:",omitempty"`
 }
 
 // Poolings are the values of [Embedding.Pooling].
@@ -48,7 +50,7 @@ func checkTask(s *Spec) error {
 	if s.Task == TaskGenerate {
 		s.Task = completion.Generate
 	}
-	if !s.Task.IsTask() || s.Task == completion.Tag { // only a model makes it that
+	if !s.Task.IsTask() || s.Task == completion.Tag || s.Task == completion.MultiVector { // what another task becomes
 		return oneOf("task", string(s.Task), string(TaskGenerate), string(completion.Embed),
 			string(completion.Classify), string(completion.Rerank))
 	}
@@ -86,6 +88,14 @@ func checkEmbedding(s *Spec) error {
 		return Invalid("embedding-type", "is %s, and the answers of `format` openai have float32: leave it out",
 			e.Type)
 	}
+	switch {
+	case e.Multi && s.Format == promptset.FormatOpenAI:
+		return Invalid("multi-vector", "is given, and the answers of `format` openai have one vector: give `format` "+
+			"parquet or jsonl")
+	case e.Multi && e.Pooling != "" && e.Pooling != EmbeddingAuto:
+		return Invalid("pooling", "is %s, and `multi-vector` keeps the vectors of all tokens: leave one of them out",
+			e.Pooling)
+	}
 	if err := FirstError(
 		func() error {
 			return oneOf("embedding-type", cmp.Or(e.Type, string(completion.Float32)), completion.Elements()...)
@@ -119,6 +129,7 @@ func checkOtherTasks(s *Spec) error {
 		{"pooling", "vectors", vectors, e.Pooling != "" && e.Pooling != EmbeddingAuto},
 		{"normalize", "vectors", vectors, e.Normalize != "" && e.Normalize != EmbeddingAuto},
 		{"prompt-name", "vectors", vectors, e.PromptName != ""},
+		{"multi-vector", "vectors", vectors, e.Multi},
 		{"score-function", "scores", scores, s.Scoring.Function != "" && s.Scoring.Function != ScoringAuto},
 		{"top-n", "rankings", scores[1:], s.Scoring.TopN != 0},
 	} {

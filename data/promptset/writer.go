@@ -262,6 +262,9 @@ func (f finished) size() int64 {
 	}
 	for _, r := range f.results {
 		n += int64(128 + len(r.Text) + 4*len(r.TokenIDs) + 4*len(r.Logprobs) + 4*len(r.Vector) + len(r.Err))
+		for _, vector := range r.Vectors {
+			n += int64(24 + 4*len(vector))
+		}
 	}
 	return n
 }

@@ -105,6 +105,8 @@ type Sequence struct {
 	// Second is the number of the first token of the second kind, which the second text of a pair may have; 0: none has
 	// it.
 	Second int
+	// Unseen is how many tokens at the end no token attends to. They attend to the others.
+	Unseen int
 }
 
 // PromptTokens is how many tokens the prompt has, in all sequences.

@@ -3,7 +3,8 @@
 // returns one vector for each.
 //
 // A row's vector depends on the model and the row: not on the other rows of a step, their order, or the size of steps.
-// For a model with a head that scores classes, the vector is the scores, or the scores of all tokens one after another.
+// For a model with a head that scores classes, the vector is the scores. With [sentence.Tokens] for a pooling, and for
+// heads that score tokens, it is the vectors of all tokens one after another.
 package encode
 
 import (

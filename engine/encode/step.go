@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quire/quire/engine/admit"
+	"github.com/quire/quire/models/sentence"
 )
 
 // step is rows that the device encodes together.
@@ -24,8 +25,8 @@ type row struct {
 }
 
 // inputs are the places of a step's arrays in the program's input: the token ids, their positions and rows, and the
-// positions that have their embeddings, i32[T] each; their kinds, i32[T] or none; the first tokens of rows and their
-// numbers of tokens, i32[R] each; and the number of tokens and of rows.
+// positions that have their embeddings, i32[T] each; their kinds, i32[T] or none; the first tokens of rows and how many
+// of their tokens are attended to, i32[R] each; and the number of tokens and of rows.
 type inputs struct{ tokens, kinds, rows int }
 
 func (n inputs) size() int { return 4*n.tokens + n.kinds + 2*n.rows + 2 }
@@ -54,7 +55,7 @@ func (s *settled) hasKinds() bool {
 
 // ofTokens reports whether each token has a vector.
 func (s *settled) ofTokens() bool {
-	return s.model.Config.Classifier != nil && s.model.Config.Classifier.Tokens
+	return s.Pooling == sentence.Tokens || s.model.Config.Classifier != nil && s.model.Config.Classifier.Tokens
 }
 
 // arrays are the arrays of a step.
@@ -127,7 +128,7 @@ func (s *settled) add(one *step, q *request) bool {
 			}
 		}
 		s.model.Config.Encoder.Learned(tokens, a.learned[from:])
-		a.firsts[number], a.lens[number] = int32(from), int32(len(tokens))
+		a.firsts[number], a.lens[number] = int32(from), int32(len(tokens)-sequence.Unseen)
 		if s.ofTokens() {
 			one.rows = append(one.rows, row{q.completion, q.tokens, from, len(tokens)})
 		} else {

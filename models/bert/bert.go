@@ -12,8 +12,8 @@ import (
 // Encoders lists the family's encoders: each model with and without the head that it was trained with, and with
 // heads that score classes of texts and of tokens.
 var Encoders = slices.Concat(
-	family{config: "bert", prefix: "bert", classes: []string{"BertModel", "BertForMaskedLM", "BertForPreTraining"},
-		names: bertNames, types: 2, head: bertHead}.encoders(),
+	family{config: "bert", prefix: "bert", classes: []string{"BertModel", "BertForMaskedLM", "BertForPreTraining",
+		ColBERT}, names: bertNames, types: 2, head: bertHead}.encoders(),
 	family{config: "roberta", prefix: "roberta", classes: []string{"RobertaModel", "RobertaForMaskedLM"},
 		names: bertNames, types: 2, padding: 1, head: robertaHead}.encoders(),
 	family{config: "xlm-roberta", prefix: "roberta", classes: []string{"XLMRobertaModel", "XLMRobertaForMaskedLM"},
@@ -25,6 +25,10 @@ var Encoders = slices.Concat(
 			"intermediate_size": "hidden_dim", "num_hidden_layers": "n_layers", "num_attention_heads": "n_heads",
 			"hidden_act": "activation"}}.encoders(),
 )
+
+// ColBERT is the class of checkpoints of Stanford's ColBERT. The layer after the hidden states is no part of the
+// config: see sentence.ReadColBERT.
+const ColBERT = "HF_ColBERT"
 
 // family is what distinguishes the members.
 type family struct {
@@ -110,7 +114,7 @@ func (f family) encoders() (list []arch.Decoder) {
 		}
 		stored.Unused = append(stored.Unused, prefix+"pooler.", prefix+"embeddings.position_ids")
 	}
-	stored.Unused = append(stored.Unused, "cls.", "lm_head.", "vocab_")
+	stored.Unused = append(stored.Unused, "cls.", "lm_head.", "vocab_", "linear.")
 	for i, class := range f.classes {
 		d := arch.Decoder{Class: class, ModelType: f.config, Names: f.names, Norm: arch.Norm{Layer: true, Wide: true},
 			Stored: stored, Keys: f.keys, JSON: f.readJSON,

@@ -26,7 +26,7 @@ var limitFiles = []string{"sentence_bert_config.json", "sentence_roberta_config.
 
 // Files lists the files of a folder that [ReadFolder] read for these settings, below the folder, apart from weights.
 func Files(dir string) []string {
-	names := []string{modulesFile, promptsFile, filepath.Join("1_Pooling", "config.json")}
+	names := []string{modulesFile, promptsFile, lateFile, filepath.Join("1_Pooling", "config.json")}
 	names = append(names, limitFiles...)
 	if modules, err := readModules(dir); err == nil {
 		for _, m := range modules {
@@ -48,7 +48,7 @@ func IsFile(name string) bool {
 		return ok && number != "" && strings.Trim(number, "0123456789") == "" && kind != "" &&
 			(file == "config.json" || kind == "Dense" && file == denseFile)
 	}
-	return name == modulesFile || name == promptsFile || slices.Contains(limitFiles, name)
+	return name == modulesFile || name == promptsFile || name == lateFile || slices.Contains(limitFiles, name)
 }
 
 // module is an entry of modules.json.
@@ -81,6 +81,7 @@ func ReadFolder(dir string, absent Settings) (Settings, error) {
 		return absent, nil
 	}
 	s := Settings{Stated: true}
+	late, masks := false, []module(nil) // a vector for each token follows from a layer of tokens
 	for i, m := range modules {
 		var err error
 		switch kind := m.kind(); {
@@ -90,13 +91,17 @@ func ReadFolder(dir string, absent Settings) (Settings, error) {
 			err = s.readPooling(dir, m)
 		case kind == "LogitScore" && i == 1 && len(modules) == 2:
 			err = s.readAnswers(dir, modules)
-		case kind == "Dense" && i > 1 && !s.Normalize:
+		case kind == "Dense" && i > 0 && !s.Normalize && s.Answers == nil:
 			err = s.readDense(dir, m)
+			late = late || i == 1
+		case kind == "MultiVectorMask" && late && !s.Normalize:
+			masks = append(masks, m)
 		case kind == "Normalize" && i > 1:
 			s.Normalize = true
 		default:
 			err = fmt.Errorf("module %d of %s is of type %s: supported are a Transformer, a Pooling, Dense layers and "+
-				"a Normalize, in this order", i, filepath.Join(dir, modulesFile), m.Type)
+				"a Normalize, in this order; or, for late interaction, a MultiVectorMask without a Pooling", i,
+				filepath.Join(dir, modulesFile), m.Type)
 		}
 		if err != nil {
 			return Settings{}, err
@@ -105,7 +110,7 @@ func ReadFolder(dir string, absent Settings) (Settings, error) {
 	if s.Answers != nil { // they say nothing of vectors
 		s.Pooling, s.Stated = absent.Pooling, false
 	}
-	if s.Pooling == "" {
+	if s.Pooling == "" && !late {
 		return Settings{}, fmt.Errorf("%s has no Pooling", filepath.Join(dir, modulesFile))
 	}
 	var prompts struct {
@@ -119,6 +124,17 @@ func ReadFolder(dir string, absent Settings) (Settings, error) {
 	if _, ok := s.Prompts[s.DefaultPrompt]; s.DefaultPrompt != "" && !ok {
 		return Settings{}, fmt.Errorf("%s: default_prompt_name is %q, and there is no such prompt",
 			filepath.Join(dir, promptsFile), s.DefaultPrompt)
+	}
+	if !late {
+		return s, nil
+	}
+	if err := s.readLate(dir, modules); err != nil {
+		return Settings{}, err
+	}
+	for _, m := range masks {
+		if err := s.readMask(dir, m); err != nil {
+			return Settings{}, err
+		}
 	}
 	return s, nil
 }
@@ -288,6 +304,7 @@ func (s *Settings) readDense(dir string, m module) error {
 		Out        int    `json:"out_features"`
 		Bias       bool   `json:"bias"`
 		Activation string `json:"activation_function"`
+		Residual   bool   `json:"use_residual"`
 	}{Bias: true, Activation: "torch.nn.modules.activation.Tanh"}
 	found, err := readJSON(filepath.Join(dir, m.Path), file, &config)
 	if err != nil {
@@ -295,6 +312,9 @@ func (s *Settings) readDense(dir string, m module) error {
 	}
 	if !found {
 		return fmt.Errorf("%s is missing", path)
+	}
+	if config.Residual {
+		return fmt.Errorf("%s: use_residual is not supported", path)
 	}
 	d := Dense{In: config.In, Out: config.Out, Bias: config.Bias, Folder: m.Path}
 	switch config.Activation {

@@ -19,9 +19,11 @@ const (
 	CLS  Pooling = "cls"  // of the first token
 	Last Pooling = "last" // of the last token
 	Max  Pooling = "max"  // the largest of each number
+	// Tokens keeps the states of all tokens: see [Late].
+	Tokens Pooling = "tokens"
 )
 
-// Poolings are all ways to pool.
+// Poolings are all ways to make one vector.
 var Poolings = []Pooling{Mean, CLS, Last, Max}
 
 // ParsePooling reads the name of a pooling.
@@ -52,6 +54,7 @@ type Settings struct {
 	ExcludePrompt bool
 	Dense         []Dense // layers that follow the pooling, which the encoder computes
 	Matryoshka    Matryoshka
+	Late          *Late    // nil unless the model has a vector for each token
 	Answers       *Answers // how a decoder scores pairs; nil if the files do not say
 	// Stated reports whether the checkpoint has files that say all this. Otherwise it is the default of its family.
 	Stated bool

@@ -23,8 +23,9 @@ def embed(
     """Makes a vector of each prompt, and returns the vectors as an Arrow table.
 
     The table has a row for each prompt, in their order: the columns of the prompts, then ``id``, ``generation``,
-    ``embedding``, ``prompt_tokens``, ``truncated`` and ``error``. ``embedding`` is a fixed-size list. NumPy has it
-    without a copy, if no row has an error:
+    ``embedding``, ``prompt_tokens``, ``truncated`` and ``error``. ``embedding`` is a fixed-size list; with
+    ``multi_vector=True`` there is ``embeddings`` in its place, a list of vectors. NumPy has vectors without a copy, if
+    no row has an error:
 
         vectors = table["embedding"].combine_chunks()
         matrix = vectors.flatten().to_numpy().reshape(len(vectors), -1)
@@ -43,7 +44,8 @@ def embed(
     Warns:
         RowErrors: rows that have no vector. The column ``error`` says why.
     """
-    return fixed(run("embed", prompts, model, output, progress, flags))
+    table = run("embed", prompts, model, output, progress, flags)
+    return table if "embeddings" in table.column_names else fixed(table)
 
 
 def run(

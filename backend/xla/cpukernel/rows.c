@@ -76,8 +76,9 @@ q_error *quire_row_attention(q_frame *f) {
 	for (int64_t t = 0; t < a.tokens; t++) {
 		const int32_t row = a.token_seqs[t], at = a.positions[t];
 		if (row < 0 || row >= rows || at < 0) continue;
-		if (at >= a.lens[row] || (has_bias && at > a.bias_zero))
-			return q_fail(f, "token %lld is at %d of row %d, which has %d tokens", (long long)t, at, row, a.lens[row]);
+		if (has_bias && at > a.bias_zero)
+			return q_fail(f, "token %lld is at %d of row %d, and the bias has %lld distances", (long long)t, at, row,
+				(long long)a.bias_zero);
 	}
 	if (has_bias) {
 		const q_array *bias = q_arg(f, 8);

@@ -31,6 +31,9 @@ func embeddingFlags(s *pflag.FlagSet, job *spec.Spec) {
 			"token's), last or max")
 	s.StringVar(&e.Normalize, "normalize", spec.EmbeddingAuto,
 		"`MODE` divide vectors by their length: auto (as the model's files say), on or off")
+	s.BoolVar(&e.Multi, "multi-vector", false,
+		"a list of vectors of each prompt, one for each token, of models for late interaction (ColBERT); prompts are "+
+			"documents, or queries with --prompt-name query")
 	s.StringVar(&e.PromptName, "prompt-name", "",
 		"`NAME` the prompt before each text, among those of the model's files, such as query or document; or none "+
 			"(default: the one that the files name)")
@@ -53,7 +56,7 @@ func scoringFlags(s *pflag.FlagSet, scores *spec.Scoring) {
 
 // ofTasks are the flags that only commands for some tasks have a use for.
 var ofTasks = map[completion.Task][]string{
-	completion.Embed:    {"embedding-type", "dimensions", "pooling", "normalize", "prompt-name"},
+	completion.Embed:    {"embedding-type", "dimensions", "pooling", "normalize", "prompt-name", "multi-vector"},
 	completion.Classify: {"score-function"},
 	completion.Rerank:   {"score-function", "top-n"},
 }

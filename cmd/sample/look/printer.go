@@ -50,6 +50,13 @@ type vectorJSON struct {
 	Truncated  bool      `json:"truncated,omitempty"`
 }
 
+// vectorsJSON are the vectors of tokens as --json prints them.
+type vectorsJSON struct {
+	Generation int         `json:"generation"`
+	Embeddings [][]float32 `json:"embeddings"`
+	Truncated  bool        `json:"truncated,omitempty"`
+}
+
 // scoresJSON are scores of classes, parts of a text or documents as --json prints them.
 type scoresJSON struct {
 	Generation int       `json:"generation"`
@@ -64,6 +71,8 @@ type scoresJSON struct {
 
 func asJSON(c *promptset.Result) any {
 	switch {
+	case c.Vectors != nil:
+		return vectorsJSON{c.Generation, c.Vectors, c.Truncated}
 	case c.Vector == nil:
 	case c.Label != "":
 		return scoresJSON{Generation: c.Generation, Label: c.Label, Scores: c.Vector, Truncated: c.Truncated}
@@ -114,7 +123,7 @@ func (p *printer) completion(mark string, c *promptset.Result) {
 		fmt.Fprintf(p.w, "  %s: error: %s\n", mark, visible.Line(c.Err))
 		return
 	}
-	if c.Vector != nil {
+	if c.IsEncoded() {
 		cut := ""
 		if c.Truncated {
 			cut = ", of the beginning of the prompt"

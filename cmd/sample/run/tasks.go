@@ -30,7 +30,7 @@ sample embed -m hf://BAAI/bge-m3 -i 'docs/*.jsonl' -o vectors --embedding-type f
 sample embed -m ./embeddinggemma-300m -i queries.jsonl -o queries --prompt-name query --dimensions 256
 sample embed -m ./all-MiniLM-L6-v2 -i batch.jsonl -o answers --format openai     # lines of /v1/embeddings`,
 		short: []string{"prompt-column", "template", "prompt-name", "pooling", "normalize", "dimensions",
-			"embedding-type"}},
+			"embedding-type", "multi-vector"}},
 	{task: completion.Classify, summary: "score classes of every prompt", rows: rowsOfPrompts +
 		" A column \"text_pair\" makes pairs with the texts.", doc: "docs/classify.md",
 		about: `

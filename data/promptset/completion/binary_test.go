@@ -72,7 +72,7 @@ var resultGenerator = rapid.Custom(func(t *rapid.T) Result {
 			*list = rapid.SliceOf(rapid.Float32()).Draw(t, "floats")
 		}
 	}
-	for _, lists := range []*[][]float32{&r.TopLogprobs, &r.PromptTopLogprobs} {
+	for _, lists := range []*[][]float32{&r.TopLogprobs, &r.PromptTopLogprobs, &r.Vectors} {
 		if rapid.Bool().Draw(t, "has") {
 			*lists = rapid.SliceOf(rapid.SliceOf(rapid.Float32())).Draw(t, "lists of floats")
 		}

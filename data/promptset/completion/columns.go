@@ -83,11 +83,14 @@ var columns = slices.Concat([]Column{
 		"error",
 		form: textForm, pointer: func(o *Row) any { return &o.FinishReason }},
 	{Name: vectorColumn, Doc: "the vector of the prompt; null if there is an error", Tasks: []Task{Embed},
-		form: vectorForm{Float32}, pointer: vectorOf, varied: true, null: hasNoVector},
+		form: vectorOfType(Float32), pointer: vectorOf, varied: true, null: hasNoVector},
+	{Name: vectorsColumn, Doc: "the vectors of the tokens of the prompt, in their order; null if there is an error",
+		Tasks: []Task{MultiVector}, form: vectorsOfType(Float32), varied: true,
+		pointer: func(o *Row) any { return &o.Vectors }, null: func(o *Row) bool { return o.Vectors == nil }},
 	{Name: "label", Doc: "the class with the largest score; null if there is an error", Tasks: []Task{Classify},
 		form: textForm, pointer: func(o *Row) any { return &o.Label }, null: hasNoVector},
 	{Name: scoresColumn, Doc: "the scores of the classes, in the order of the model's labels; null if there is an " +
-		"error", Tasks: []Task{Classify}, form: vectorForm{Float32}, pointer: vectorOf, varied: true,
+		"error", Tasks: []Task{Classify}, form: vectorOfType(Float32), pointer: vectorOf, varied: true,
 		null: hasNoVector},
 	{Name: scoresColumn, Doc: "the scores of the documents, in their order; null if there is an error",
 		Tasks: []Task{Rerank}, form: floatsForm, pointer: vectorOf, varied: true, null: hasNoVector},
@@ -109,7 +112,7 @@ var columns = slices.Concat([]Column{
 	{Name: "completion_tokens", Doc: "number of tokens of the completion",
 		form: integerForm, pointer: func(o *Row) any { return &o.CompletionTokens }},
 	{Name: "truncated", Doc: "whether the prompt was cut off, because it has more tokens than the model takes",
-		Tasks: []Task{Embed, Classify, Rerank, Tag}, form: flagForm, mayLack: true,
+		Tasks: []Task{Embed, MultiVector, Classify, Rerank, Tag}, form: flagForm, mayLack: true,
 		pointer: func(o *Row) any { return &o.Truncated }},
 	{Name: "error", Doc: "what is wrong with the row; null if nothing is",
 		Tasks: anyTask, form: textForm, pointer: func(o *Row) any { return &o.Err },
@@ -138,7 +141,7 @@ var columns = slices.Concat([]Column{
 		form: floatListsForm, pointer: func(o *Row) any { return &o.TopLogprobs }, varied: true,
 		null: func(o *Row) bool { return o.TopLogprobs == nil }},
 	{Name: "prompt_token_ids", Doc: "the tokens of the prompt; null if there are none", OnRequest: true,
-		Tasks: []Task{Generate, Embed, Classify, Tag}, Parameter: "prompt_logprobs", AskedBy: asksPrompt,
+		Tasks: []Task{Generate, Embed, MultiVector, Classify, Tag}, Parameter: "prompt_logprobs", AskedBy: asksPrompt,
 		form: integersForm, pointer: func(o *Row) any { return &o.PromptTokenIDs },
 		null: func(o *Row) bool { return o.PromptTokenIDs == nil }},
 	{Name: "prompt_logprobs", Doc: "natural logarithm of the probability of each token of the prompt given the " +
@@ -268,6 +271,15 @@ func (c *Column) IsVector() bool {
 	_, is := c.form.(vectorForm)
 	return is
 }
+
+// HasVectors reports whether the column has lists of such lists.
+func (c *Column) HasVectors() bool {
+	_, has := c.form.(vectorsForm)
+	return has
+}
+
+// IsOfVectors reports whether it is either.
+func (c *Column) IsOfVectors() bool { return c.IsVector() || c.HasVectors() }
 
 func vectorOf(o *Row) any { return &o.Vector }
 

@@ -15,7 +15,7 @@ func (r *Result) Readable() (texts []string) {
 	if r.Reasoning != "" {
 		texts = append(texts, "reasoning: "+r.Reasoning)
 	}
-	if r.Vector != nil {
+	if r.IsEncoded() {
 		texts = append(texts, r.VectorText())
 	}
 	if text := strings.TrimSpace(r.Text); text != "" {
@@ -23,6 +23,9 @@ func (r *Result) Readable() (texts []string) {
 	}
 	return append(texts, record.ReadableCalls(r.ToolCalls)...)
 }
+
+// IsEncoded reports whether an encoder's task gave the result.
+func (r *Result) IsEncoded() bool { return r.Vector != nil || r.Vectors != nil }
 
 // Result is one completion of a row.
 type Result struct {
@@ -62,6 +65,7 @@ type Result struct {
 	// Vector is what an encoder's task gives: a vector as the output stores it (see [VectorType.Stored]), or scores of
 	// classes or documents. Truncated reports whether it is of the beginning of the prompt alone.
 	Vector    []float32
+	Vectors   [][]float32 // of tokens, for late interaction
 	Truncated bool
 	Label     string  // the best class
 	Ranking   []int32 // documents by their scores

@@ -22,6 +22,8 @@ const (
 	Rerank   Task = "rerank"   // scores of documents
 	// Tag is what [Classify] becomes for a model that scores tokens: the labels of parts of the text.
 	Tag Task = "tag"
+	// MultiVector is what [Embed] becomes for late interaction: a vector for each token.
+	MultiVector Task = "multi-vector"
 )
 
 // description is what a task is, besides its columns.
@@ -41,6 +43,7 @@ var descriptions = []description{
 		NeedsSeconds: true, Endpoints: []openai.Endpoint{openai.Rerank, openai.Score}}},
 	{Tag, "labeled texts", record.Reads{PromptsAlone: true, Seconds: []string{"text_pair"},
 		Endpoints: []openai.Endpoint{openai.Classify}}},
+	{MultiVector, "lists of vectors", record.Reads{PromptsAlone: true}},
 }
 
 var anyTask = func() (all []Task) {
@@ -140,7 +143,7 @@ type Shape struct {
 	Excluded []string
 	// JSON is the type of [JSONColumn], if the output has it; with nil it is text that holds JSON.
 	JSON *JSONType
-	// Vectors is the type of the vectors, for [Embed], and of the scores, for [Classify].
+	// Vectors is the type of the vectors, for [Embed] and [MultiVector], and of the scores, for [Classify].
 	Vectors VectorType
 }
 
@@ -161,7 +164,9 @@ func (o *Shape) typed(c *Column) *Column {
 	case c.Name == JSONColumn && o.JSON != nil:
 		own.form = jsonForm{o.JSON}
 	case c.IsVector():
-		own.form = vectorForm{o.Vectors.Element}
+		own.form = vectorOfType(o.Vectors.Element)
+	case c.HasVectors():
+		own.form = vectorsOfType(o.Vectors.Element)
 	default:
 		return c
 	}

@@ -2,7 +2,6 @@ package completion
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -18,9 +17,10 @@ import (
 
 // The columns by which outputs of tasks are told apart.
 const (
-	vectorColumn = "embedding"
-	scoresColumn = "scores"
-	reasonColumn = "finish_reason"
+	vectorColumn  = "embedding"
+	vectorsColumn = "embeddings"
+	scoresColumn  = "scores"
+	reasonColumn  = "finish_reason"
 )
 
 // VectorType is the type of an output's vectors.
@@ -98,69 +98,64 @@ func (t VectorType) String() string { return fmt.Sprintf("%s[%d]", t.Element, t.
 var halfType = schema.Annotated{Type: parquet.FixedLenByteArrayType(2),
 	Logical: &format.LogicalType{Value: new(format.Float16Type)}}
 
-// vectorForm is a list of numbers of an element's type. In memory they are float32 numbers.
-type vectorForm struct{ element Element }
-
-func (f vectorForm) typ() parquet.Type {
-	switch f.element {
+// form is how a number is stored. In memory it is a float32 number.
+func (e Element) form() scalarForm[float32] {
+	f := floatsForm.scalarForm
+	switch e {
 	case Float16:
-		return halfType
-	case Int8:
-		return parquet.Int(8).Type()
-	case Binary:
-		return parquet.Uint(8).Type()
+		f.typ = halfType
+		f.value = func(v float32) parquet.Value {
+			return parquet.FixedLenByteArrayValue(binary.LittleEndian.AppendUint16(nil, float16.FromFloat32(v).Bits()))
+		}
+	case Int8, Binary:
+		if f.typ = parquet.Int(8).Type(); e == Binary {
+			f.typ = parquet.Uint(8).Type()
+		}
+		f.value = func(v float32) parquet.Value { return parquet.Int32Value(int32(v)) }
 	}
-	return parquet.FloatType
+	f.decode = func(v parquet.Value) float32 {
+		switch v.Kind() {
+		case parquet.Float:
+			return v.Float()
+		case parquet.Int32:
+			return float32(v.Int32())
+		}
+		return float16.FromBits(binary.LittleEndian.Uint16(v.ByteArray())).Float32()
+	}
+	return f
 }
 
-func (f vectorForm) node(name string, rep schema.Repetition) *schema.Node {
-	return schema.List(name, rep, schema.Leaf("", schema.Required, f.typ()))
-}
+// vectorForm is a list of numbers of an element's type, and vectorsForm a list of such lists.
+type (
+	vectorForm  struct{ listForm[float32] }
+	vectorsForm struct{ nestedForm[float32] }
+)
+
+func vectorOfType(e Element) vectorForm { return vectorForm{listForm[float32]{e.form()}} }
+
+func vectorsOfType(e Element) vectorsForm { return vectorsForm{nestedForm[float32]{e.form()}} }
 
 // fits accepts vectors of all elements: values have the kind of theirs.
 func (vectorForm) fits(n *schema.Node) bool {
 	e := n.Element()
-	return e != nil && e.MaxRep > 0 && e.IsLeaf && slices.ContainsFunc(Elements(), func(element string) bool {
-		t := vectorForm{Element(element)}.typ()
-		return e.Type.Kind() == t.Kind() && e.Type.Length() == t.Length()
+	return e != nil && e.MaxRep > 0 && isElement(e)
+}
+
+func (vectorsForm) fits(n *schema.Node) bool {
+	e := n.Element()
+	if e == nil {
+		return false
+	}
+	inner := e.Element()
+	return inner != nil && inner.MaxRep == 2 && inner.MaxDef == itemOfInner && isElement(inner)
+}
+
+// isElement reports whether a column has numbers of an element.
+func isElement(n *schema.Node) bool {
+	return n.IsLeaf && slices.ContainsFunc(Elements(), func(element string) bool {
+		t := Element(element).form().typ
+		return n.Type.Kind() == t.Kind() && n.Type.Length() == t.Length()
 	})
-}
-
-func (vectorForm) appendJSON(b []byte, ptr any) []byte { return floatsForm.appendJSON(b, ptr) }
-
-func (vectorForm) setJSON(ptr any, raw json.RawMessage) error { return floatsForm.setJSON(ptr, raw) }
-
-func (f vectorForm) appendValues(row parquet.Row, ptr any, column, def int) parquet.Row {
-	items := *ptr.(*[]float32)
-	if len(items) == 0 {
-		return append(row, parquet.NullValue().Level(0, def, column))
-	}
-	row = slices.Grow(row, len(items))
-	for i, v := range items {
-		value := parquet.FloatValue(v)
-		switch f.element {
-		case Float16:
-			value = parquet.FixedLenByteArrayValue(binary.LittleEndian.AppendUint16(nil, float16.FromFloat32(v).Bits()))
-		case Int8, Binary:
-			value = parquet.Int32Value(int32(v))
-		}
-		row = append(row, value.Level(min(i, 1), def+1, column))
-	}
-	return row
-}
-
-func (vectorForm) set(ptr any, v parquet.Value) {
-	items := ptr.(*[]float32)
-	switch {
-	case v.IsNull():
-		*items = []float32{}
-	case v.Kind() == parquet.Float:
-		*items = append(*items, v.Float())
-	case v.Kind() == parquet.Int32:
-		*items = append(*items, float32(v.Int32()))
-	default:
-		*items = append(*items, float16.FromBits(binary.LittleEndian.Uint16(v.ByteArray())).Float32())
-	}
 }
 
 // flagForm is a boolean.
@@ -168,8 +163,8 @@ var flagForm = scalarForm[bool]{typ: parquet.BooleanType,
 	json: func(b []byte, set bool) []byte { return fmt.Append(b, set) }, value: parquet.BooleanValue,
 	decode: parquet.Value.Boolean}
 
-// VectorText returns what an encoder's task gave, for people: the beginning of the vector, and the label, or the labels
-// and characters of the parts of the text.
+// VectorText returns what an encoder's task gave, for people: the beginning of the vector, or of the first one of how
+// many, and the label, or the labels and characters of the parts of the text.
 func (r *Result) VectorText() string {
 	if r.Labels != nil {
 		parts := make([]string, len(r.Labels))
@@ -180,6 +175,9 @@ func (r *Result) VectorText() string {
 	}
 	const shown = 4
 	vector := r.Vector
+	if len(r.Vectors) > 0 {
+		vector = r.Vectors[0]
+	}
 	var b strings.Builder
 	for i, v := range vector[:min(len(vector), shown)] {
 		if i > 0 {
@@ -192,6 +190,9 @@ func (r *Result) VectorText() string {
 	}
 	if r.Label != "" {
 		return r.Label + " [" + b.String() + "]"
+	}
+	if n := len(r.Vectors); n > 0 {
+		return fmt.Sprintf("%d of [%s]", n, b.String())
 	}
 	return "[" + b.String() + "]"
 }

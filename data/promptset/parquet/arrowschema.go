@@ -31,10 +31,13 @@ func arrowSchema(columns *completion.Layout, meta map[string]string) string {
 		fields = append(fields, f)
 	}
 	for i, c := range columns.Results {
-		if c.IsVector() {
-			f := &fields[len(columns.Input)+i]
-			element := f.Type.(*arrow.ListType).ElemField()
-			f.Type = arrow.FixedSizeListOfField(int32(columns.Vectors.Length()), element)
+		switch f := &fields[len(columns.Input)+i]; {
+		case c.IsVector():
+			f.Type = fixed(f.Type, columns.Vectors.Length())
+		case c.HasVectors():
+			item := f.Type.(*arrow.ListType).ElemField()
+			item.Type = fixed(item.Type, columns.Vectors.Length())
+			f.Type = arrow.ListOfField(item)
 		}
 	}
 	var keys, values []string
@@ -47,6 +50,11 @@ func arrowSchema(columns *completion.Layout, meta map[string]string) string {
 		return ""
 	}
 	return base64.StdEncoding.EncodeToString(b.Bytes())
+}
+
+// fixed returns the type of a list, for lists of that length.
+func fixed(list arrow.DataType, length int) arrow.DataType {
+	return arrow.FixedSizeListOfField(int32(length), list.(*arrow.ListType).ElemField())
 }
 
 // arrowField returns the field that readers make of a column.

@@ -47,7 +47,7 @@ func NewEncoder(w io.Writer, columns *completion.Layout, o *completion.EncoderOp
 	for k, v := range o.Meta {
 		options = append(options, parquet.KeyValueMetadata(k, v)) // order does not matter: the library sorts them
 	}
-	if slices.ContainsFunc(columns.Results, (*completion.Column).IsVector) {
+	if slices.ContainsFunc(columns.Results, (*completion.Column).IsOfVectors) {
 		if text := arrowSchema(columns, o.Meta); text != "" {
 			options = append(options, parquet.KeyValueMetadata(arrowKey, text))
 		}
