@@ -45,8 +45,8 @@ func decoded(text string) (v any) {
 
 // argument converts an argument that is written as bare text to JSON. It becomes null, a list or an object if the
 // schema names that type, unless it allows the text alone; otherwise text if the schema allows this text or restricts
-// nothing; otherwise the JSON as it is written, or a value in Python's syntax. If the schema allows neither, the type is
-// the schema's.
+// nothing; otherwise the JSON as it is written, or a value in Python's syntax. If the schema allows neither, the type
+// is the schema's.
 func (p parameters) argument(name, text string) string {
 	schema, known := p.property(p.root, name, mostFollowed)
 	types := map[string]bool{}
