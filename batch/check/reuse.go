@@ -44,7 +44,7 @@ func newReuseCheck(ctx context.Context, p *process.Process, opened *prepare.Open
 			"it out")
 	}
 	if len(p.Reuse) == 0 {
-		c.namer = reuse.NewNamer(reuse.Basis{}, maxModelLen, columns)
+		c.namer = reuse.NewNamer(reuse.Basis{}, maxModelLen, columns, j.Hidden.Form(j.Columns))
 		return c, nil
 	}
 	if c.own {
@@ -75,7 +75,7 @@ func newReuseCheck(ctx context.Context, p *process.Process, opened *prepare.Open
 	if err != nil {
 		return nil, err
 	}
-	c.namer = reuse.NewNamer(basis, maxModelLen, columns)
+	c.namer = reuse.NewNamer(basis, maxModelLen, columns, j.Hidden.Form(j.Columns))
 	for _, place := range p.Reuse {
 		source, err := reuse.OpenOutput(ctx, p.FS, place, basis, j.ExcludedColumns(), p.Printf)
 		if err != nil {

@@ -36,6 +36,9 @@ var extras = append([]extra{
 	listExtra(21, func(r *Result) *[]int32 { return &r.Ends }, idItem),
 	listExtra(22, func(r *Result) *[]string { return &r.TokenLabels }, textItem),
 	listExtra(23, func(r *Result) *[]float32 { return &r.ChoiceProbabilities }, floatItem),
+	{tag: 24, has: func(r *Result) bool { return r.Hidden != nil },
+		append: func(b []byte, r *Result) []byte { return appendString(b, string(r.Hidden)) },
+		read:   func(d *resultDecoder, r *Result) { r.Hidden = []byte(d.text()) }},
 }, append(measureExtras(), weightsExtra, verdictExtra, messagesExtra, maskExtra, turnsExtra)...)
 
 // weightsExtra has the versions of the weights, each after its first token.
