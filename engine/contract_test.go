@@ -106,6 +106,8 @@ func sameBytes(t *testing.T, want, got map[string]*engine.Completion, all bool) 
 			t.Errorf("%s: the same tokens, but other bits of the likeliest ones or of the prompt", key)
 		case !slices.Equal(g.Experts, w.Experts):
 			t.Errorf("%s: the same tokens, but other experts", key)
+		case !slices.Equal(g.Hidden, w.Hidden):
+			t.Errorf("%s: the same tokens, but other hidden states", key)
 		case g.FinishReason != w.FinishReason:
 			t.Errorf("%s: finish reason %s, want %s", key, g.FinishReason, w.FinishReason)
 		}

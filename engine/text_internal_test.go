@@ -89,16 +89,20 @@ func TestProgramsHaveOneText(t *testing.T) {
 	}
 }
 
-// A program that reports no experts has no array of them: the text of a mixture's program is that without the feature.
-func TestProgramsWithoutExperts(t *testing.T) {
-	for features, has := range map[Features]bool{0: false, feature.Experts: true} {
+// A program that reports no experts and no hidden states has no array of them: the text of a mixture's program is that
+// without the features.
+func TestProgramsWithoutNotes(t *testing.T) {
+	// By layer, the experts of each token of a step: 2 of 48 prompt tokens, and of 16 that decode; and the hidden
+	// states of three places.
+	experts, states := []byte("tensor<2x128xi32>"), []byte("tensor<3x64x32xf32>")
+	for features, array := range map[Features][]byte{0: nil, feature.Experts: experts, feature.Hidden: states} {
 		built := textsOf(t, testenv.XLA(t), Config{Model: testenv.Model(t, "mixtral"), MaxSeqs: 4, KVMemory: 8 << 20,
-			PrefillTokens: 48, Features: features})
-		// By layer, the experts of each token of a step: 2 of 48 prompt tokens, and of 16 that decode.
-		array := []byte("tensor<2x128xi32>")
-		found := slices.ContainsFunc(built.all, func(text []byte) bool { return bytes.Contains(text, array) })
-		if found != has {
-			t.Errorf("features %q: an array of experts: %v, want %v", features, found, has)
+			PrefillTokens: 48, Features: features, Hidden: HiddenStates{Layers: []int{0, 1, 2}}})
+		for _, one := range [][]byte{experts, states} {
+			has := slices.ContainsFunc(built.all, func(text []byte) bool { return bytes.Contains(text, one) })
+			if want := bytes.Equal(one, array); has != want {
+				t.Errorf("features %q: an array %s: %v, want %v", features, one, has, want)
+			}
 		}
 	}
 }

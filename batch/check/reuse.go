@@ -47,7 +47,7 @@ func newReuseCheck(ctx context.Context, p *process.Process, opened *prepare.Open
 	j, columns := opened.Job, opened.Job.ColumnsOf(opened.Reader.Schema())
 	if !copies(p) {
 		c.naming = func(*promptset.Row, *engine.Request) (string, bool) { return "", j.Tools.Used() }
-		c.namer = reuse.NewNamer(reuse.Basis{}, maxModelLen, columns)
+		c.namer = reuse.NewNamer(reuse.Basis{}, maxModelLen, columns, j.Hidden.Form(j.Columns))
 		return c, nil
 	}
 	maker, err := results.NewMaker(p, j, s, opened.Reader.Schema(), columns)
@@ -80,7 +80,7 @@ func newReuseCheck(ctx context.Context, p *process.Process, opened *prepare.Open
 	if err != nil {
 		return nil, err
 	}
-	c.namer = reuse.NewNamer(basis, maxModelLen, columns)
+	c.namer = reuse.NewNamer(basis, maxModelLen, columns, j.Hidden.Form(j.Columns))
 	for _, place := range p.Reuse {
 		source, err := reuse.OpenOutput(ctx, p.FS, place, basis, j.ExcludedColumns(), p.Printf)
 		if err != nil {

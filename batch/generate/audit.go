@@ -192,7 +192,8 @@ func (a *auditor) choose(saved *resume.Saved, rows int64, seed uint64) (chosen [
 func (a *auditor) readWanted(ctx context.Context, u *Unit, saved *resume.Saved, chosen []int64) error {
 	w := reuse.Writing{FS: saved.FS, Output: saved.Job.Output, Basis: reuse.BasisOf(saved.State.Job()),
 		Excluded: a.excluded}
-	u.reuse = &reusing{namer: reuse.NewNamer(w.Basis, u.builder.MaxModelLen(), u.Out.results.Columns)}
+	u.reuse = &reusing{namer: reuse.NewNamer(w.Basis, u.builder.MaxModelLen(), u.Out.results.Columns,
+		saved.Job.Hidden.Form(saved.Job.Columns))}
 	own := reuse.Own(ctx, w, func(string, ...any) {})
 	defer own.Close()
 	if err := own.AddAll(func(int) bool { return true }); err != nil {

@@ -173,7 +173,8 @@ func (g *Generator) beginStream(ctx context.Context, in *streamed) (*Unit, *prom
 		return nil, nil, err
 	}
 	u.Out = newCollector(writer, discardJournal{}, how)
-	u.reuse = &reusing{namer: reuse.NewNamer(reuse.Basis{}, g.Session.Plan().MaxModelLen, shape.Requested)}
+	u.reuse = &reusing{namer: reuse.NewNamer(reuse.Basis{}, g.Session.Plan().MaxModelLen, shape.Requested,
+		j.Hidden.Form(j.Columns))}
 	u.Out.repeats.judge = &g.equals
 	u.Rows.await = in.await
 	return u, writer, nil

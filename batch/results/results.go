@@ -96,6 +96,9 @@ func (m *Maker) onRequest(r *completion.Result, row *promptset.Row, done *engine
 	if slices.Contains(m.Columns, "experts") {
 		r.Experts = append([]uint16{}, done.Experts...)
 	}
+	if slices.Contains(m.Columns, completion.HiddenColumn) {
+		r.Hidden = append([]byte{}, done.Hidden...)
+	}
 	for number, values := range done.Measures {
 		if name := schedule.Measure(number).String(); slices.Contains(m.Columns, name) {
 			r.SetMeasure(name, values)

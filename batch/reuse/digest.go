@@ -41,6 +41,9 @@ func asWritten(r completion.Result, excluded []string) completion.Result {
 	if len(r.Experts) == 0 {
 		r.Experts = nil
 	}
+	if len(r.Hidden) == 0 {
+		r.Hidden = nil
+	}
 	for m := range r.Measures {
 		if len(r.Measures[m]) == 0 {
 			r.Measures[m] = nil

@@ -13,6 +13,7 @@ type Extras struct {
 	ScorePrompt bool     `json:"prompt_logprobs,omitempty"`
 	PromptTop   int      `json:"prompt_top_logprobs,omitempty"`
 	Columns     []string `json:"columns,omitempty"` // sorted
+	Hidden      string   `json:"hidden,omitempty"`  // which hidden states, and as what numbers; "" for none
 }
 
 // extrasOfColumns takes columns whose values a part has only if the job asks for them. The values of the other columns
@@ -36,7 +37,7 @@ func (e Extras) with(r *engine.Request) Extras {
 // Equal reports whether both are the same.
 func (e Extras) Equal(o Extras) bool {
 	return e.Top == o.Top && e.ScorePrompt == o.ScorePrompt && e.PromptTop == o.PromptTop &&
-		slices.Equal(e.Columns, o.Columns)
+		e.Hidden == o.Hidden && slices.Equal(e.Columns, o.Columns)
 }
 
 // Lacks returns what completions with e lack for one that is wanted, by the name of the column; "" for nothing.
@@ -47,6 +48,8 @@ func (e Extras) Lacks(want Extras) string {
 		}
 	}
 	switch {
+	case want.Hidden != "" && want.Hidden != e.Hidden:
+		return completion.HiddenColumn
 	case want.Top > 0 && want.Top != e.Top:
 		return "top_logprobs"
 	case want.ScorePrompt && (!e.ScorePrompt || want.PromptTop > 0 && want.PromptTop != e.PromptTop):
@@ -62,6 +65,9 @@ func (e Extras) Strip(r *completion.Result) {
 	}
 	if !e.ScorePrompt {
 		r.PromptLogprobs = nil
+	}
+	if e.Hidden == "" {
+		r.Hidden = nil
 	}
 	if e.PromptTop == 0 {
 		r.PromptTopIDs, r.PromptTopLogprobs = nil, nil

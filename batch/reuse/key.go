@@ -131,9 +131,11 @@ type Namer struct {
 }
 
 // NewNamer returns what names the completions of a job whose engine has sequences of maxModelLen tokens and whose
-// output has these columns on request.
-func NewNamer(basis Basis, maxModelLen int, columns []string) *Namer {
-	return &Namer{basis: basis.digest(), maxModelLen: maxModelLen, columns: extrasOfColumns(columns)}
+// output has these columns on request, with hidden states of a form.
+func NewNamer(basis Basis, maxModelLen int, columns []string, hidden string) *Namer {
+	n := &Namer{basis: basis.digest(), maxModelLen: maxModelLen, columns: extrasOfColumns(columns)}
+	n.columns.Hidden = hidden
+	return n
 }
 
 // Name names the completions of a request. form states how its completions are taken apart into text, reasoning and

@@ -16,7 +16,7 @@ import (
 
 // Each field of a request changes the key, or is one of those that do not belong into it.
 func TestFieldsOfRequestsAreInTheKey(t *testing.T) {
-	n := NewNamer(Basis{Model: "m"}, 0, nil)
+	n := NewNamer(Basis{Model: "m"}, 0, nil, "")
 	base := func() *engine.Request {
 		r := &engine.Request{ID: "a", Tokens: []int32{1, 2}, N: 1, MaxTokens: 5}
 		r.Sampling.Temperature = 1
@@ -49,7 +49,7 @@ func TestFieldsOfRequestsAreInTheKey(t *testing.T) {
 			t.Errorf("requests with another %s have the same key", reflect.TypeFor[parameter.Sampling]().Field(i).Name)
 		}
 	}
-	if n.Name(base(), "reasoning", false).Key == want || NewNamer(Basis{Model: "o"}, 0, nil).Name(base(), "",
+	if n.Name(base(), "reasoning", false).Key == want || NewNamer(Basis{Model: "o"}, 0, nil, "").Name(base(), "",
 		false).Key == want {
 		t.Error("the form or the basis is not in the key")
 	}
@@ -88,7 +88,7 @@ func change(v reflect.Value) {
 
 // Greedy requests have one key whatever their ids, seeds and generations are, unless these matter.
 func TestGreedyRequestsHaveOneKey(t *testing.T) {
-	n := NewNamer(Basis{}, 100, nil)
+	n := NewNamer(Basis{}, 100, nil, "")
 	a := &engine.Request{ID: "a", Tokens: []int32{1}, N: 1, MaxTokens: 5}
 	b := &engine.Request{ID: "b", Tokens: []int32{1}, N: 3, FirstGeneration: 4, MaxTokens: 5}
 	b.Sampling.Seed = 7

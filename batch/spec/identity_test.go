@@ -49,6 +49,11 @@ var identified = map[string]func(t *rapid.T) any{
 	"Engine.KV":       of(rapid.String()),
 	"Engine.TP":       of(rapid.IntRange(1, 9)),
 	"Engine.EP":       of(rapid.IntRange(1, 9)),
+	"Hidden": func(t *rapid.T) any {
+		return HiddenStates{Layers: rapid.SliceOf(rapid.Int()).Draw(t, "layers"),
+			Tokens: rapid.SampledFrom([]string{"", HiddenAll}).Draw(t, "tokens"),
+			DType:  rapid.SampledFrom([]string{"", "f16"}).Draw(t, "type")}
+	},
 	"Tools": func(t *rapid.T) any {
 		return tools.Settings{Registry: rapid.String().Draw(t, "registry"),
 			Command:  rapid.StringMatching(".+").Draw(t, "command"),

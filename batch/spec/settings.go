@@ -41,6 +41,9 @@ type outputSettings struct {
 	Weights         string   `json:"weights"`
 	ServedModels    []string `json:"served_models,omitempty"`
 	Columns         []string `json:"columns,omitempty"`
+	HiddenLayers    []int    `json:"hidden_layers,omitempty"`
+	HiddenTokens    string   `json:"hidden_tokens,omitempty"`
+	HiddenDType     string   `json:"hidden_dtype,omitempty"`
 	Exclude         []string `json:"exclude_columns,omitempty"`
 	ReasoningParser *string  `json:"reasoning_parser,omitempty"` // nil for auto
 	ToolCallParser  *string  `json:"tool_call_parser,omitempty"`
@@ -111,6 +114,7 @@ type jobSettings struct {
 func (j *Job) outputSettings() outputSettings {
 	s := outputSettings{ChatTemplate: j.ChatTemplate, DType: j.Engine.DType, KVDType: j.Engine.KVDType,
 		Weights: j.Engine.Weights, ServedModels: j.ServedModels, Columns: j.Columns, Exclude: j.Exclude,
+		HiddenLayers: j.Hidden.Layers, HiddenTokens: j.Hidden.Tokens, HiddenDType: j.Hidden.DType,
 		PromptColumn: j.PromptColumn, IDColumn: j.IDColumn, Template: j.Template, System: j.System,
 		Partitions: j.Partitions, OnSwap: string(j.OnSwap), Adapters: j.AdapterDigests,
 		Accept: j.Accept.Identity(), Tools: j.Tools.Identity(), vectorSettings: j.vectorSettings()}

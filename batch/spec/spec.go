@@ -68,6 +68,7 @@ type Spec struct {
 	Format string
 	// Columns are the columns that the output has on request.
 	Columns []string
+	Hidden  HiddenStates `json:",omitzero"`
 	// Exclude are columns that the output leaves out: see [promptset.WriterOptions].
 	Exclude []string `json:",omitempty"`
 	// KeepPartitions has the parts lie in folders as the inputs do, such as lang=en/split=test, without the columns
@@ -132,6 +133,7 @@ func (s *Spec) EngineConfig() engine.Config {
 	if s.Sampling.MaxThinkingTokens >= 0 {
 		cfg.Features |= engine.Thinking
 	}
+	cfg.Hidden = s.Hidden.engine(s.Sampling.MaxTokens)
 	cfg.SwapWeights = s.Watch != ""
 	// After a restart each completion must stop at the token at which its weights changed.
 	if s.OnSwap == engine.Continue && cfg.Speculate == engine.SpeculateAuto && s.Engine.DraftModel == "" {

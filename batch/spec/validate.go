@@ -44,6 +44,7 @@ func (s *Spec) Validate() error {
 	return FirstError(
 		s.checkAccept,
 		s.checkTools,
+		func() error { return s.Hidden.check(s.Columns) },
 		s.checkExcluded,
 		s.checkJSONColumn,
 		s.checkChoices,
@@ -103,6 +104,9 @@ func (s *Spec) checkTools() error {
 		return nil
 	}
 	switch {
+	case slices.Contains(s.Columns, completion.HiddenColumn):
+		return Invalid("columns", "is %s, and may not come with `tools-from` and `tool-command`: tokens between two "+
+			"turns have no hidden states", completion.HiddenColumn)
 	case s.Format == promptset.FormatOpenAI:
 		return Invalid("format", "is openai, whose lines have no place for turns: give `format` parquet or jsonl, or "+
 			"leave `tools-from` and `tool-command` out")

@@ -164,6 +164,8 @@ func TestFeaturesKilledAtRandom(t *testing.T) {
 		}
 		killed("experts", 8, newFeatureJobOf(t, "qwen3-moe", rows, promptset.FormatJSONL, "--columns",
 			"experts,entropy"))
+		killed("hidden", 12, newFeatureJobOf(t, "llama3", rows, promptset.FormatJSONL, "--columns", "hidden",
+			"--hidden-layers", "1,-1", "--hidden-tokens", "all", "--hidden-dtype", "f16"))
 		killed("blocks", 9, newFeatureJobOf(t, "mixtral", rows, promptset.FormatJSONL, "--weights", "q8_0",
 			"--dtype", "bf16"))
 	}

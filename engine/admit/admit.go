@@ -112,7 +112,7 @@ func (c *Checker) admit(original, r *Request) (*schedule.Request, error) {
 		OnDevice: a.Stops[stopping.OfText] != nil, IncludeStop: r.IncludeStop, KeepSpecial: r.KeepSpecialTokens,
 		MinTokens: r.Sampling.MinTokens, Context: schedule.None, Variant: schedule.Variant{Adapter: adapter},
 		Recalls: a.Features != 0, Leaf: r.Leaf,
-		Tops:    min(r.TopLogprobs, c.model.VocabSize),
+		Tops: min(r.TopLogprobs, c.model.VocabSize), LastHidden: !c.allHidden,
 		Scoring: schedule.Scoring{ScoresOnly: original.MaxTokens == 0}, Tag: a,
 		Course: schedule.Course{Told: r.Progress, Started: r.Started, Weights: r.Weights}}
 	a.Features |= original.scoring()

@@ -31,6 +31,8 @@ type Checker struct {
 	masks    *masks.Masks
 	breakers *breakers
 	adapters *adapters.Pool // nil without adapters
+
+	allHidden bool // completions have hidden states of all tokens
 }
 
 // New makes the checker of an engine. It needs neither the engine's backend nor the model's weights.
@@ -38,7 +40,7 @@ func New(cfg config.Config, limits Limits) *Checker {
 	return &Checker{model: cfg.Model.Config, limits: limits,
 		stops: newStops(config.StopTables(cfg)), masks: masks.New(cfg.Model.Config, cfg.Tokenizer, limits.Masks),
 		breakers: newBreakers(cfg.Model.Config, cfg.Tokenizer, limits.MaxModelLen),
-		adapters: adapters.New(cfg.Adapters, limits.Adapters)}
+		adapters: adapters.New(cfg.Adapters, limits.Adapters), allHidden: cfg.Hidden.All}
 }
 
 // NewWithoutPlan makes the checker of an engine that is not there. It assumes that the KV cache has room for each

@@ -92,6 +92,8 @@ type Config struct {
 	// Features are those for which the engine compiles its programs at the start; none by default. When a request asks
 	// for another one, the program that generates is compiled again, between two calls.
 	Features feature.Set
+	// Hidden are the hidden states that feature.Hidden reports.
+	Hidden HiddenStates
 	// Speculate is how many tokens of a sequence are drafted in a step at most: see docs/speculation.md. Completions
 	// stay the same. 0 drafts none, SpeculateAuto as many as pay off, and none if the bytes of a token depend on the
 	// step that computes it.

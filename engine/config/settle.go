@@ -63,6 +63,11 @@ func (s *Settled) settle() (err error) {
 		}
 		z.Routes = layers * chosen
 	}
+	if z.Features.Has(feature.Hidden) {
+		if z.Hidden, err = c.Hidden.of(model); err != nil {
+			return err
+		}
+	}
 	z.Stops, _ = StopTables(c)
 	z.MaxRounds = cmp.Or(c.MaxRounds, defaultMaxRounds)
 	z.PrefillTokens = cmp.Or(c.PrefillTokens, c.defaultPrefillTokens(s.WeightBytes, s.Parameters, s.Devices))
@@ -107,7 +112,7 @@ func (s *Settled) settle() (err error) {
 	if err := s.settleCaches(); err != nil {
 		return err
 	}
-	return nil
+	return checkHidden(s)
 }
 
 // heldWeights returns the size of all weights, and the forms of matrices that are not in the dtype.

@@ -9,6 +9,7 @@ import (
 	"github.com/quire/quire/backend"
 	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/engine/device"
+	"github.com/quire/quire/engine/device/feature"
 	"github.com/quire/quire/engine/prefix"
 	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/models"
@@ -65,7 +66,7 @@ func (s *Settled) Graphs() *device.Graphs {
 		AdapterArrays: s.Config.adapterArrays(s.Sizes.Adapters)}
 	if s.drafter != nil {
 		d, sizes := s.Config.drafter(), s.Sizes
-		sizes.Layouts, sizes.Routes = s.drafter.layouts, 0
+		sizes.Layouts, sizes.Routes, sizes.Hidden = s.drafter.layouts, 0, feature.HiddenStates{}
 		model := d.model()
 		model.Context = s.MaxModelLen
 		gr.Drafter = &device.Graphs{Sizes: sizes, Model: model, Arrays: d.arrays(), DType: d.DType,

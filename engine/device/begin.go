@@ -77,7 +77,8 @@ func (gr *Graphs) newOutput(g *Graph) output {
 	}
 	tops := gr.scores().NoTops(g, columns, s)
 	out.TopIDs, out.TopLogprobs, out.Scores = tops.IDs, tops.Logprobs, gr.scores().NoPrompts(g)
-	out.Measures, out.Experts = gr.scores().NoMeasures(g, columns, s), gr.NoExperts(g, columns, s)
+	notes := gr.NoNotes(g, columns, s)
+	out.Measures, out.Experts, out.Hidden = gr.scores().NoMeasures(g, columns, s), notes.Experts, notes.Hidden
 	if (waiting{gr.Sizes}).any() {
 		out.Waits = i32(2)
 	}

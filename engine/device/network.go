@@ -6,6 +6,7 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/attention"
+	"github.com/quire/quire/engine/device/feature"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/decoder"
 	"github.com/quire/quire/models/recurrence"
@@ -27,15 +28,16 @@ type network struct {
 
 // forward runs the packed tokens through the model, whose layers write keys and values into the caches and attend to
 // them. It returns the hidden states [N, hidden] of the tokens wanted, i32[N], or [T, hidden] of all tokens if wanted
-// is nil, and the experts that these tokens took if Routes is set: see [feature.Sizes.PackExperts]. rows are of the
-// sequences' rows: which are short, and which adapters they have.
+// is nil, and what the program notes of these tokens. rows are of the sequences' rows: which are short, and which
+// adapters they have.
 func (n network) forward(caches []*Node, w decoder.Weights, packed tokenqueue.Packed, batch tokenqueue.PageBatchInfo,
-	prefill, wanted *Node, rows rowParams) (after []*Node, hidden, experts *Node) {
+	prefill, wanted *Node, rows rowParams) (after []*Node, hidden *Node, notes feature.Notes) {
 	g := prefill.Graph()
 	t, slots := n.StepTokens(), n.Slots
 	type model struct {
-		Caches          []*Node
-		Hidden, Experts *Node // [N, hidden], [N, W]
+		Caches []*Node
+		Hidden *Node // [N, hidden]
+		Notes  feature.Notes
 	}
 	size := t
 	if wanted != nil {
@@ -48,12 +50,9 @@ func (n network) forward(caches []*Node, w decoder.Weights, packed tokenqueue.Pa
 	if rows.Adapters != nil {
 		x.Adapters = take(rows.Adapters, packed.SlotIDs)
 	}
-	m := model{caches, Zeros(g, shapes.Make(n.DType, size, n.Model.HiddenSize)), n.NoExperts(g, size)}
+	m := model{caches, Zeros(g, shapes.Make(n.DType, size, n.Model.HiddenSize)), n.NoNotes(g, size)}
 	of := func(x *Node) *Node { // of [T, ...] or [slots, ...]
-		switch {
-		case x == nil:
-			return nil
-		case wanted != nil:
+		if wanted != nil {
 			return take(x, wanted)
 		}
 		rest := x.Shape().Clone()
@@ -62,7 +61,9 @@ func (n network) forward(caches []*Node, w decoder.Weights, packed tokenqueue.Pa
 		}
 		return x
 	}
-	done := func(caches []*Node, hidden, experts *Node) model { return model{caches, of(hidden), of(experts)} }
+	done := func(caches []*Node, hidden *Node, notes feature.Notes) model {
+		return model{caches, of(hidden), tree.Map(notes, of)}
+	}
 	m = control.Once(prefill, m, func(now control.Now, m model) model {
 		return done(n.layers(m.Caches, w, control.Hold(now, x), control.Hold(now, packed), batch, false))
 	})
@@ -78,7 +79,7 @@ func (n network) forward(caches []*Node, w decoder.Weights, packed tokenqueue.Pa
 		x := tree.Map(x, func(x *Node) *Node { return first(x, slots) })
 		return done(n.layers(m.Caches, w, control.Hold(now, x), control.Hold(now, one), b, true))
 	})
-	return m.Caches, m.Hidden, m.Experts
+	return m.Caches, m.Hidden, m.Notes
 }
 
 // hidden is one variant of forward: for prompts, or for one token per sequence.
@@ -89,17 +90,18 @@ func (n network) hidden(caches []*Node, w decoder.Weights, packed tokenqueue.Pac
 	return caches, hidden
 }
 
-// layers is hidden of the packed tokens, embedded as x. If Routes is set it also returns their experts, i32[T, W].
+// layers is hidden of the packed tokens, embedded as x. It also returns what the program notes of them.
 func (n network) layers(caches []*Node, w decoder.Weights, x decoder.Embedded, packed tokenqueue.Packed,
-	batch tokenqueue.PageBatchInfo, oneToken bool) (after []*Node, hidden, experts *Node) {
+	batch tokenqueue.PageBatchInfo, oneToken bool) (after []*Node, hidden *Node, notes feature.Notes) {
 	attend := n.attend(batch, oneToken, nil)
-	if n.Routes == 0 {
+	wanted := n.Wanted()
+	if wanted == nil {
 		hidden, after = decoder.Hidden(n.Model, w, x, packed.PosIDs, packed.NumTokens, caches, attend, n.states(batch))
-		return after, hidden, nil
+		return after, hidden, notes
 	}
-	hidden, experts, after = decoder.Routed(n.Model, w, x, packed.PosIDs, packed.NumTokens, caches, attend,
-		n.states(batch))
-	return after, hidden, n.PackExperts(experts)
+	hidden, noted, after := decoder.Noting(n.Model, w, x, packed.PosIDs, packed.NumTokens, caches, attend,
+		n.states(batch), *wanted)
+	return after, hidden, n.Pack(noted)
 }
 
 // attend is attention of a layer, with the batch's places as they are in the array that has the layer. mask is as

@@ -55,7 +55,7 @@ func (r recorder) note(l loop, in input, rows samplers, d drawn) (after loop, fi
 	l.Out.Tokens, l.Out.Logprobs, l.Out.Processed = put(l.Out.Tokens, d.Tokens), put(l.Out.Logprobs, d.Logprobs),
 		put(l.Out.Processed, d.Processed)
 	l.Out.TopIDs, l.Out.TopLogprobs = put(l.Out.TopIDs, d.Tops.IDs), put(l.Out.TopLogprobs, d.Tops.Logprobs)
-	l.Out.Experts = put(l.Out.Experts, d.Experts)
+	l.Out.Experts, l.Out.Hidden = put(l.Out.Experts, d.Notes.Experts), put(l.Out.Hidden, d.Notes.Hidden)
 	for m, values := range d.Measures {
 		l.Out.Measures[m] = put(l.Out.Measures[m], values)
 	}

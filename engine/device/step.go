@@ -111,8 +111,9 @@ func (gr *Graphs) step(l loop, w weights, in input, prefill *Node) loop {
 	if gr.scores().OfPrompts() {
 		wanted = nil
 	}
-	var hidden, experts *Node
-	l.State.Caches, hidden, experts = gr.network().forward(l.State.Caches, w.Weights, packed.Packed, batch, ragged,
+	var hidden *Node
+	var notes feature.Notes
+	l.State.Caches, hidden, notes = gr.network().forward(l.State.Caches, w.Weights, packed.Packed, batch, ragged,
 		wanted, l.State.Rows)
 	l.State.Caches = gr.speculation().follow(l.State.Caches, w, packed.Packed, batch, ragged)
 	l.Out.Scores = gr.scores().Prompts(l.Out.Scores, l.State.Extras.State, l.State.table(), l.Starts, in.Tokens,
@@ -121,9 +122,7 @@ func (gr *Graphs) step(l loop, w weights, in input, prefill *Node) loop {
 		})
 	if wanted == nil {
 		hidden = take(hidden, indices)
-		if experts != nil {
-			experts = take(experts, indices)
-		}
+		notes = tree.Map(notes, func(x *Node) *Node { return take(x, indices) })
 	}
 
 	rows := samplers{Slots: Where(isRow, take(packed.SlotIDs, indices), FillScalar(g, indices.Shape(), -1)),
@@ -137,7 +136,7 @@ func (gr *Graphs) step(l loop, w weights, in input, prefill *Node) loop {
 	sampled := control.If(GreaterThan(count, integer(g, 0)),
 		func() drawn { return gr.sample(l.State, w.Weights, hidden, rows) },
 		func() drawn { return gr.noneDrawn(g) })
-	sampled.Experts = experts
+	sampled.Notes = notes
 	one := ConvertDType(prefill, dtypes.Int32)
 	l.Out.PrefillSteps, l.Out.PrefillTokens = Add(l.Out.PrefillSteps, one),
 		Add(l.Out.PrefillTokens, Sub(packed.NumTokens, newTokens))
@@ -157,7 +156,7 @@ type drawn struct {
 	Tokens, Logprobs, Processed *Node // i32[D], f32[D], f32[D]
 	Tops                        feature.Tops
 	Measures                    feature.Measures
-	Experts                     *Node // i32[D, W], of the rows' last tokens: see feature.Sizes.PackExperts
+	Notes                       feature.Notes // of the rows' last tokens
 }
 
 // noneDrawn is the result if no row samples.

@@ -126,6 +126,9 @@ type OutputOf[Int, Ints, Floats any] struct {
 	// Experts, i32[C, S, W], are the experts that the token before each generated one took, two in a number, the first
 	// in its lower half; [NoExpert] fills the last number. nil if they are not reported.
 	Experts Ints
+	// Hidden, i32[C, S, W], are the bytes of hidden states of the token before each generated one. nil if they are not
+	// reported.
+	Hidden Ints
 	// StopStates, i32[R, K], are the states of the stops of rows; nil if the device has none.
 	StopStates Ints
 

@@ -102,6 +102,7 @@ func (r *result) drain(check bool, emit func(*Completion)) error {
 		if token := output.Tokens[place]; token >= 0 && !d.completion.Request.ScoresOnly {
 			d.appendTops(output, place)
 			d.appendExperts(output, place)
+			d.appendHidden(output, place)
 			d.completion.Tokens = append(d.completion.Tokens, token)
 			d.completion.Logprobs = append(d.completion.Logprobs, output.Logprobs[place])
 			// A distribution of a few quanta of the sampler's integer weights is rounded by more than it has.

@@ -35,6 +35,8 @@ type Request struct {
 	Scoring
 	// Tops is the number of likeliest tokens to report with each generated token.
 	Tops int
+	// LastHidden keeps the hidden states of the last token alone.
+	LastHidden bool
 	Course
 	Tag Tag
 	Err error // why the request can't run: it comes back as a completion
@@ -174,6 +176,9 @@ type Generated struct {
 	// Experts are the experts that the token before each of Tokens took: by token, then by layer with experts,
 	// ascending within a layer. nil if the program does not report them.
 	Experts []uint16
+	// Hidden are the hidden states of the token before each of Tokens, or before the last of them alone if
+	// Request.LastHidden is set: by token, then by layer, in little-endian. nil if the program does not report them.
+	Hidden []byte
 	// Weights are the versions of the weights that generated Tokens, in order. The first run begins with the first
 	// token; more than one follow only if the weights were replaced under a running completion.
 	Weights []WeightsRun

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
@@ -84,6 +85,17 @@ func (d *completionText) appendExperts(output *Output, place int) {
 		if second := uint16(pair >> 16); second != NoExpert {
 			d.completion.Experts = append(d.completion.Experts, second)
 		}
+	}
+}
+
+// appendHidden appends the hidden states at a place of the output, if they are reported.
+func (d *completionText) appendHidden(output *Output, place int) {
+	if d.completion.Request.LastHidden {
+		d.completion.Hidden = d.completion.Hidden[:0]
+	}
+	width := len(output.Hidden) / len(output.Tokens)
+	for _, n := range output.Hidden[place*width : (place+1)*width] {
+		d.completion.Hidden = binary.LittleEndian.AppendUint32(d.completion.Hidden, uint32(n))
 	}
 }
 

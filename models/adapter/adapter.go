@@ -59,9 +59,10 @@ type matrix struct {
 	module
 	rank, in int
 	scale    float32
-	// rows are the rows of b that belong to the rows of the tensor, which may be a part of the adapted module, or
-	// lie in another order.
-	rows []int
+	out      int // rows of the tensor
+	// place returns the row of b that belongs to a row of the tensor, which may be a part of the adapted module, or lie
+	// in another order; nil if all are in their places.
+	place func(row int) int
 }
 
 // Low is what an adapter adds to a matrix: scale * B*A. Each row of a base's matrix gets the corresponding row.
@@ -164,19 +165,11 @@ func (a *Adapter) Read(tensor string) (low Low, ok bool, err error) {
 	if !ok {
 		return Low{}, false, nil
 	}
-	low = Low{Rank: m.rank, Scale: m.scale, B: make([]float32, len(m.rows)*m.rank)}
+	low = Low{Rank: m.rank, Scale: m.scale}
 	err = mapped.Guard(func() error {
-		if m.embeds {
-			low.A = transposed(numbers(m.b, 0, m.rank*m.in), m.in, m.rank)
-			low.B = transposed(numbers(m.a, 0, m.rank*len(m.rows)), m.rank, len(m.rows))
-			return nil
-		}
-		low.A = numbers(m.a, 0, m.rank*m.in)
-		for i, row := range m.rows {
-			copy(low.B[i*m.rank:], numbers(m.b, row*m.rank, m.rank))
-			if m.magnitude != nil {
-				low.Magnitude = append(low.Magnitude, numbers(m.magnitude, row, 1)...)
-			}
+		low.A, low.B = m.down(), m.up()
+		if m.magnitude != nil {
+			low.Magnitude = m.ofRows(m.magnitude, 1)
 		}
 		return nil
 	})
@@ -184,6 +177,55 @@ func (a *Adapter) Read(tensor string) (low Low, ok bool, err error) {
 		return Low{}, false, fmt.Errorf("adapter %s: %w", a.Place, err)
 	}
 	return low, true, nil
+}
+
+// ReadDown is Read of A alone, and ReadUp of B.
+func (a *Adapter) ReadDown(tensor string) (Low, bool, error) {
+	return a.half(tensor, func(m matrix, low *Low) { low.A = m.down() })
+}
+
+func (a *Adapter) ReadUp(tensor string) (Low, bool, error) {
+	return a.half(tensor, func(m matrix, low *Low) { low.B = m.up() })
+}
+
+func (a *Adapter) half(tensor string, read func(m matrix, low *Low)) (low Low, ok bool, err error) {
+	m, ok := a.matrices[tensor]
+	if !ok {
+		return Low{}, false, nil
+	}
+	low = Low{Rank: m.rank, Scale: m.scale}
+	if err := mapped.Guard(func() error { read(m, &low); return nil }); err != nil {
+		return Low{}, false, fmt.Errorf("adapter %s: %w", a.Place, err)
+	}
+	return low, true, nil
+}
+
+// down is [Low].A.
+func (m matrix) down() []float32 {
+	if m.embeds {
+		return transposed(numbers(m.b, m.rank*m.in), m.in, m.rank)
+	}
+	return numbers(m.a, m.rank*m.in)
+}
+
+// up is [Low].B.
+func (m matrix) up() []float32 {
+	if m.embeds {
+		return transposed(numbers(m.a, m.rank*m.out), m.rank, m.out)
+	}
+	return m.ofRows(m.b, m.rank)
+}
+
+// ofRows are the numbers of a tensor, of which each row has width, for the rows of the base's tensor.
+func (m matrix) ofRows(t *safetensors.Tensor, width int) []float32 {
+	if m.place == nil {
+		return numbers(t, m.out*width)
+	}
+	all, list := numbers(t, t.Dims[0]*width), make([]float32, m.out*width)
+	for row := range m.out {
+		copy(list[row*width:(row+1)*width], all[m.place(row)*width:])
+	}
+	return list
 }
 
 // transposed is a matrix [rows, columns] turned around.
@@ -200,13 +242,13 @@ func transposed(x []float32, rows, columns int) []float32 {
 // encodings are the dtypes of tensors.
 var encodings = map[string]gguf.Type{"F32": gguf.F32, "F16": gguf.F16, "BF16": gguf.BF16}
 
-// numbers are n elements of a tensor, which has one of the encodings.
-func numbers(t *safetensors.Tensor, first, n int) []float32 {
+// numbers are the first n elements of a tensor, which has one of the encodings.
+func numbers(t *safetensors.Tensor, n int) []float32 {
 	typ := encodings[t.DType]
 	_, size := typ.Block()
 	out := make([]float32, n)
 	// The error is impossible: find checked the sizes.
-	if err := gguf.Dequantize(typ, out, t.Data[first*size:(first+n)*size]); err != nil {
+	if err := gguf.Dequantize(typ, out, t.Data[:n*size]); err != nil {
 		panic(err)
 	}
 	return out
@@ -215,7 +257,7 @@ func numbers(t *safetensors.Tensor, first, n int) []float32 {
 // target is a tensor of the base that a module of the adapter changes.
 type target struct {
 	arch.Tensor
-	rows []int // the rows of the module
+	place func(row int) int // see matrix
 	// out is how many rows the module has.
 	out int
 }
@@ -245,19 +287,17 @@ func eachTarget(base *models.Config, interleaved bool, own func(target), part fu
 			base.TieEmbeddings && t.Part == arch.Embedding {
 			continue
 		}
-		order := func(row int) int { return row }
+		var order func(row int) int
 		if interleaved && (t.Part == arch.Q || t.Part == arch.K) && len(base.Ropes) > 0 {
 			order = arch.InterleavedRow(base.HeadDim, base.RopeDims(arch.FullRope))
 		}
-		rowsAt := func(place func(row int) int) (rows []int) {
-			for row := range t.Shape[0] {
-				rows = append(rows, place(order(row)))
-			}
-			return rows
-		}
-		own(target{Tensor: t, rows: rowsAt(func(row int) int { return row }), out: t.Shape[0]})
+		own(target{Tensor: t, place: order, out: t.Shape[0]})
 		if w := t.Within; w != nil {
-			part(w, target{Tensor: t, rows: rowsAt(func(row int) int { return w.Row(row, t.Shape[0]) }), out: w.Rows})
+			within := func(row int) int { return w.Row(row, t.Shape[0]) }
+			if order != nil {
+				within = func(row int) int { return w.Row(order(row), t.Shape[0]) }
+			}
+			part(w, target{Tensor: t, place: within, out: w.Rows})
 		}
 	}
 }
@@ -408,7 +448,8 @@ func (a *Adapter) add(m module, scale float32, to []target) error {
 		case a.Adapts(t.Name):
 			return fmt.Errorf("tensor %q changes %s, which another tensor changes too", low.Name, t.Name)
 		}
-		a.matrices[t.Name] = matrix{Part: t.Part, module: m, rank: rank, in: in, scale: scale, rows: t.rows}
+		a.matrices[t.Name] = matrix{Part: t.Part, module: m, rank: rank, in: in, out: t.Shape[0],
+			scale: scale, place: t.place}
 	}
 	a.Rank = max(a.Rank, rank)
 	return nil
@@ -419,7 +460,7 @@ func (a *Adapter) digest() string {
 	h := sha256.New()
 	for _, name := range a.Tensors() {
 		m := a.matrices[name]
-		fmt.Fprintf(h, "%s %d %d %d %08x %s %s\n", name, len(m.rows), m.rank, m.in, math.Float32bits(m.scale),
+		fmt.Fprintf(h, "%s %d %d %d %08x %s %s\n", name, m.out, m.rank, m.in, math.Float32bits(m.scale),
 			m.a.DType, m.b.DType)
 		h.Write(m.a.Data)
 		h.Write(m.b.Data)

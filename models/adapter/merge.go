@@ -62,7 +62,7 @@ func isCopy(t *safetensors.Tensor, base *models.Checkpoint, name string) error {
 		return err
 	}
 	return mapped.Guard(func() error {
-		if mine := numbers(t, 0, len(flat.([]float32))); !slices.Equal(mine, flat.([]float32)) {
+		if mine := numbers(t, len(flat.([]float32))); !slices.Equal(mine, flat.([]float32)) {
 			return fmt.Errorf("tensor %q differs from the base's %s: whole matrices of adapters are not supported",
 				t.Name, name)
 		}

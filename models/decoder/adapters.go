@@ -104,12 +104,16 @@ func (a AdapterArray) part(flat any, slot, turn int) any {
 
 // Put writes what an adapter has for the matrix to its slot in flat, the elements of the array.
 func (a AdapterArray) Put(backend compute.Backend, flat any, slot int, from *adapter.Adapter) error {
+	read := from.ReadDown
+	if a.up {
+		read = from.ReadUp
+	}
 	for turn, tensors := range a.turns {
 		to := reflect.ValueOf(a.part(flat, slot, turn))
 		to.Clear()
 		column := 0 // of the matrix's outputs
 		for part, t := range tensors {
-			low, ok, err := from.Read(t.Name)
+			low, ok, err := read(t.Name)
 			switch {
 			case err != nil:
 				return err

@@ -113,9 +113,9 @@ func Hidden(cfg models.Config, w Weights, tokens Embedded, positions, rows *Node
 	return run(cfg, w, tokens, positions, rows, state, attention, states, nil)
 }
 
-// run is [Hidden], and notes the experts of tokens if routes is not nil.
+// run is [Hidden], and notes what layers compute if notes is not nil.
 func run(cfg models.Config, w Weights, tokens Embedded, positions, rows *Node, state []*Node,
-	attention AttentionFunc, states StatesFunc, routes *routesOf) (hidden *Node, after []*Node) {
+	attention AttentionFunc, states StatesFunc, notes *recorder) (hidden *Node, after []*Node) {
 	split := splitOf(cfg, positions)
 	if tokens.Adapters != nil {
 		w = w.adapting(tokens.Adapters)
@@ -155,11 +155,12 @@ func run(cfg models.Config, w Weights, tokens Embedded, positions, rows *Node, s
 		if layer.Experts.Count > 0 {
 			var experts *Node
 			x, experts = b.mixture(w, layer, h, x)
-			state = routes.note(state, current, experts)
+			state = notes.routes(state, current, experts)
 		} else {
 			x = b.feedForward(w, layer, h, x)
 		}
-		return b.end(w, current.Number, tokens.Layers, x), state
+		x = b.end(w, current.Number, tokens.Layers, x)
+		return x, notes.output(state, current, x)
 	})
 	return all.norm(w, !cfg.Encoder.NoFinalNorm, arch.FinalNorm, x), state
 }

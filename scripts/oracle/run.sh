@@ -27,6 +27,7 @@ oracle logits_goldens.py testdata/models testdata/goldens
 oracle smollm2_goldens.py "$gguf" testdata/goldens
 oracle adapter_goldens.py testdata/models testdata/adapters testdata/goldens/adapters.json.gz
 oracle experts_goldens.py testdata/models testdata/goldens
+oracle hidden_goldens.py testdata/models testdata/goldens
 oracle trainer_goldens.py testdata/models testdata/goldens
 oracle config_goldens.py models/testdata/configs.json
 oracle gguf_goldens.py testdata/models "$gguf" models/testdata

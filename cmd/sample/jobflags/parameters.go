@@ -204,6 +204,17 @@ func columnsFlag(s *pflag.FlagSet, columns *[]string) {
 		strings.Join(cli.ColumnsOnRequest(completion.Generate), ", ")))
 }
 
+// hiddenFlags define what the column hidden has.
+func hiddenFlags(s *pflag.FlagSet, hidden *spec.HiddenStates) {
+	s.IntSliceVar(&hidden.Layers, "hidden-layers", nil,
+		"`NUMBERS` which hidden states the column hidden has, by their numbers in transformers: 0 is the embeddings, "+
+			"N the output of layer N, and -1 the last one, after the norm (default: -1)")
+	s.StringVar(&hidden.Tokens, "hidden-tokens", "",
+		"`TOKENS` whose hidden states these are: last (of a completion) or all (default: last)")
+	s.StringVar(&hidden.DType, "hidden-dtype", "",
+		"`TYPE` numbers of hidden states: f32, bf16 or f16 (default: f32)")
+}
+
 // excludeFlag defines --exclude-columns.
 func excludeFlag(s *pflag.FlagSet, columns *[]string) {
 	s.StringSliceVar(columns, "exclude-columns", nil, fmt.Sprintf(

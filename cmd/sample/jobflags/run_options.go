@@ -65,6 +65,7 @@ func (o *Options) Define(f *cli.Flags) {
 		s.StringVar(&o.Spec.Format, "format", o.Spec.Format,
 			"`FORMAT` output format: parquet, jsonl, or openai (answers to OpenAI batch files)")
 		columnsFlag(s, &o.Spec.Columns)
+		hiddenFlags(s, &o.Spec.Hidden)
 		excludeFlag(s, &o.Spec.Exclude)
 		parserFlags(s, &o.Spec)
 		s.StringArrayVar(&o.Spec.ServedModels, "served-model-name", nil,

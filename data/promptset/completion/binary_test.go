@@ -83,6 +83,7 @@ var resultGenerator = rapid.Custom(func(t *rapid.T) Result {
 		}
 	}
 	if rapid.Bool().Draw(t, "has") {
+		r.Hidden = rapid.SliceOf(rapid.Byte()).Draw(t, "hidden")
 		r.Experts = rapid.SliceOf(rapid.Uint16()).Draw(t, "experts")
 	}
 	if rapid.Bool().Draw(t, "judged") {

@@ -181,6 +181,10 @@ var columns = slices.Concat([]Column{
 		"error",
 		OnRequest: true, form: expertsForm, pointer: func(o *Row) any { return &o.Experts },
 		null: func(o *Row) bool { return o.Experts == nil }},
+	{Name: HiddenColumn, Doc: "hidden states of --hidden-layers, as little-endian numbers of --hidden-dtype: of the " +
+		"position before the last token or before each token (--hidden-tokens), by token, then by layer; base64 in " +
+		"JSONL; null if there is an error", OnRequest: true, form: bytesForm, varied: true,
+		pointer: func(o *Row) any { return &o.Hidden }, null: func(o *Row) bool { return o.Hidden == nil }},
 	{Name: "token_labels", Doc: "the label of each token of the prompt, special tokens included; null if there is an " +
 		"error", OnRequest: true, Tasks: []Task{Classify, Tag}, form: textsForm,
 		pointer: func(o *Row) any { return &o.TokenLabels }, null: hasNoVector},

@@ -37,6 +37,9 @@ var extras = append([]extra{
 	listExtra(22, func(r *Result) *[]string { return &r.TokenLabels }, textItem),
 	listExtra(23, func(r *Result) *[]float32 { return &r.ChoiceProbabilities }, floatItem),
 	nestedExtra(24, func(r *Result) *[][]float32 { return &r.Vectors }, floatItem),
+	{tag: 25, has: func(r *Result) bool { return r.Hidden != nil },
+		append: func(b []byte, r *Result) []byte { return appendString(b, string(r.Hidden)) },
+		read:   func(d *resultDecoder, r *Result) { r.Hidden = []byte(d.text()) }},
 }, append(measureExtras(), weightsExtra, verdictExtra, messagesExtra, maskExtra, turnsExtra)...)
 
 // weightsExtra has the versions of the weights, each after its first token.

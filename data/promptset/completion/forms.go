@@ -2,6 +2,7 @@ package completion
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"math"
 	"slices"
@@ -53,6 +54,13 @@ var (
 		json:   func(b []byte, n uint16) []byte { return strconv.AppendUint(b, uint64(n), 10) },
 		value:  func(n uint16) parquet.Value { return parquet.Int32Value(int32(n)) },
 		decode: func(v parquet.Value) uint16 { return uint16(v.Int32()) }}}
+	// bytesForm is of a slice of bytes, which JSON has in base64.
+	bytesForm = scalarForm[[]byte]{typ: parquet.ByteArrayType,
+		json: func(b, bytes []byte) []byte {
+			return append(base64.StdEncoding.AppendEncode(append(b, '"'), bytes), '"')
+		},
+		value:  parquet.ByteArrayValue,
+		decode: func(v parquet.Value) []byte { return append([]byte{}, v.ByteArray()...) }}
 	floatsForm = listForm[float32]{scalarForm[float32]{typ: parquet.FloatType,
 		json:   func(b []byte, f float32) []byte { return jsonvalue.AppendFloat(b, float64(f), 32) },
 		value:  parquet.FloatValue,

@@ -53,6 +53,8 @@ type Result struct {
 	Measures          [len(measures)][]float32
 	// Experts are the experts of a mixture that computed each token's distribution: as many for each.
 	Experts []uint16
+	// Hidden are the bytes of hidden states, of each token or of the last.
+	Hidden []byte
 	// ChoiceProbabilities are of the texts that the row's choice offers, in its order; their sum is 1.
 	ChoiceProbabilities []float32
 	// WeightsVersions are the versions of the weights that generated the tokens: each from the token whose number
@@ -104,11 +106,13 @@ func (r *Result) SetMeasure(name string, values []float32) {
 }
 
 const (
+	HiddenColumn    = "hidden"
 	expertsColumn   = "experts"
 	processedColumn = "processed_logprobs"
 )
 
-// IsReported reports whether the engine gives the values of a column on request with each token, for all rows of a job.
+// IsReported reports whether the engine gives the values of a column on request with each token, for all rows of a job,
+// and the column's name states what they are.
 func IsReported(column string) bool {
 	return column == processedColumn || column == expertsColumn ||
 		slices.ContainsFunc(measures[:], func(m measure) bool { return m.name == column })
@@ -183,6 +187,9 @@ func (r *Result) Wrong() string {
 	}
 	if n := len(r.Experts); n > 0 && (tokens == 0 || n%tokens > 0) {
 		return fmt.Sprintf("has %d experts and %d completion_tokens", n, tokens)
+	}
+	if n := len(r.Hidden); n > 0 && tokens == 0 {
+		return fmt.Sprintf("has %d bytes of hidden and no completion_tokens", n)
 	}
 	for m, values := range r.Measures {
 		if len(values) > 0 && len(values) != tokens {

@@ -57,8 +57,9 @@ type Sizes struct {
 	Features      Set // of the program run
 	Vocabulary    int // tokens
 	Masks         MaskSizes
-	History       int // tokens of a sequence that DRY looks at, the last ones
-	Routes        int // experts that a token takes in all layers together; 0 unless they are reported
+	History       int          // tokens of a sequence that DRY looks at, the last ones
+	Routes        int          // experts that a token takes in all layers together; 0 unless they are reported
+	Hidden        HiddenStates // that are reported; of no layer unless they are
 }
 
 // StepTokens is T, the most tokens of a step.

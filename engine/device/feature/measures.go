@@ -16,10 +16,12 @@ var measures = [schedule.NumMeasures]func(logits, rows *Node) *Node{
 	schedule.Entropy: sampling.Entropy,
 }
 
-// OfColumns returns the features that report the columns of these names: measures and experts.
+// OfColumns returns the features that report the columns of these names.
 func OfColumns(names ...string) (s Set) {
-	if slices.Contains(names, "experts") {
-		s |= Experts
+	for feature, name := range noted {
+		if slices.Contains(names, name) {
+			s |= feature
+		}
 	}
 	for m, name := range schedule.MeasureNames {
 		if slices.Contains(names, name) {

@@ -25,9 +25,19 @@ const (
 	firstMeasure                   // of schedule.Measure, whose features follow in its order
 )
 
-// Experts are the experts that tokens of a mixture took. It is no feature that a config may name, since only some
-// models have it.
-const Experts = firstMeasure << schedule.NumMeasures
+// Features of columns that a config may not name, since only some models have them, or since they need more than their
+// name.
+const (
+	Experts = firstMeasure << (schedule.NumMeasures + iota) // the experts that tokens of a mixture took
+	Hidden                                                  // hidden states of tokens
+	noFeature
+)
+
+// noted are the names of these features, and of their columns.
+var noted = map[Set]string{Experts: "experts", Hidden: "hidden"}
+
+// Nameable are the features that a config may name.
+const Nameable = Experts - 1
 
 var names = append([]string{"penalties", "masks", "biases", "filters", "top_logprobs", "prompt_logprobs",
 	"wide_logprobs", "thinking", "dry", "no_repeat"}, schedule.MeasureNames[:]...)
@@ -42,8 +52,10 @@ func (s Set) Names() (list []string) {
 			list = append(list, name)
 		}
 	}
-	if s.Has(Experts) {
-		list = append(list, "experts")
+	for f := Experts; f < noFeature; f <<= 1 {
+		if s.Has(f) {
+			list = append(list, noted[f])
+		}
 	}
 	return list
 }
