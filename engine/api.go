@@ -157,8 +157,8 @@ func ReadSnapshotInfo(r io.Reader) (SnapshotInfo, error) { return prefixes.ReadS
 // FeaturesOf are the features that requests with these settings ask for.
 func FeaturesOf(s sampling.Settings) Features { return admit.FeaturesOf(s) }
 
-// FeaturesOfColumns returns the features that report the columns of these names: see Measures and Experts of
-// [Completion].
+// FeaturesOfColumns returns the features that report the columns of these names: see Measures, Experts and
+// State of [Completion].
 func FeaturesOfColumns(names ...string) Features { return feature.OfColumns(names...) }
 
 // ScoringFeatures are the features of requests with so many of the likeliest tokens with each of the completion, and
@@ -184,4 +184,4 @@ func WithRun(runs []WeightsRun, first int, version string) []WeightsRun {
 }
 
 // FeatureNames are the names of all features that a config may name.
-func FeatureNames() []string { return (^feature.Experts).Names() }
+func FeatureNames() []string { return (^(feature.Experts | feature.States)).Names() }

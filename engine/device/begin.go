@@ -78,6 +78,7 @@ func (gr *Graphs) newOutput(g *Graph) output {
 	tops := gr.scores().NoTops(g, columns, s)
 	out.TopIDs, out.TopLogprobs, out.Scores = tops.IDs, tops.Logprobs, gr.scores().NoPrompts(g)
 	out.Measures, out.Experts = gr.scores().NoMeasures(g, columns, s), gr.NoExperts(g, columns, s)
+	out.States = gr.NoStates(g)
 	if (waiting{gr.Sizes}).any() {
 		out.Waits = i32(2)
 	}

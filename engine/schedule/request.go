@@ -174,6 +174,9 @@ type Generated struct {
 	// Experts are the experts that the token before each of Tokens took: by token, then by layer with experts,
 	// ascending within a layer. nil if the program does not report them.
 	Experts []uint16
+	// State is the hidden state of the last token of the prompt, after the model's last norm; nil if the program does
+	// not report it.
+	State []float32
 	// Weights are the versions of the weights that generated Tokens, in order. The first run begins with the first
 	// token; more than one follow only if the weights were replaced under a running completion.
 	Weights []WeightsRun

@@ -37,6 +37,7 @@ var extras = append([]extra{
 	listExtra(22, func(r *Result) *[]string { return &r.TokenLabels }, textItem),
 	listExtra(23, func(r *Result) *[]float32 { return &r.ChoiceProbabilities }, floatItem),
 	nestedExtra(24, func(r *Result) *[][]float32 { return &r.Vectors }, floatItem),
+	listExtra(25, func(r *Result) *[]float32 { return &r.Embedding }, floatItem),
 }, append(measureExtras(), weightsExtra, verdictExtra, messagesExtra, maskExtra, turnsExtra)...)
 
 // weightsExtra has the versions of the weights, each after its first token.

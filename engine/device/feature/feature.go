@@ -59,6 +59,7 @@ type Sizes struct {
 	Masks         MaskSizes
 	History       int // tokens of a sequence that DRY looks at, the last ones
 	Routes        int // experts that a token takes in all layers together; 0 unless they are reported
+	HiddenSize    int // numbers of a hidden state; 0 unless those after prompts are reported
 }
 
 // StepTokens is T, the most tokens of a step.

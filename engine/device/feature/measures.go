@@ -16,10 +16,13 @@ var measures = [schedule.NumMeasures]func(logits, rows *Node) *Node{
 	schedule.Entropy: sampling.Entropy,
 }
 
-// OfColumns returns the features that report the columns of these names: measures and experts.
+// OfColumns returns the features that report the columns of these names: measures, experts and vectors of prompts.
 func OfColumns(names ...string) (s Set) {
 	if slices.Contains(names, "experts") {
 		s |= Experts
+	}
+	if slices.Contains(names, "embedding") {
+		s |= States
 	}
 	for m, name := range schedule.MeasureNames {
 		if slices.Contains(names, name) {

@@ -29,6 +29,10 @@ const (
 // models have it.
 const Experts = firstMeasure << schedule.NumMeasures
 
+// States are the hidden states after prompts, of all rows. It is no feature that a config may name: what is made of
+// them depends on the job.
+const States = Experts << 1
+
 var names = append([]string{"penalties", "masks", "biases", "filters", "top_logprobs", "prompt_logprobs",
 	"wide_logprobs", "thinking", "dry", "no_repeat"}, schedule.MeasureNames[:]...)
 
@@ -44,6 +48,9 @@ func (s Set) Names() (list []string) {
 	}
 	if s.Has(Experts) {
 		list = append(list, "experts")
+	}
+	if s.Has(States) {
+		list = append(list, "states")
 	}
 	return list
 }
