@@ -46,7 +46,8 @@ func Audit(ctx context.Context, p *process.Process, opened *prepare.Opened, rows
 		is   bool
 		what string
 	}{
-		{opened.Job.Encodes(), opened.Job.Task.Results()},
+		{opened.Job.Encodes() && opened.Job.Format == promptset.FormatOpenAI,
+			opened.Job.Task.Results() + " as answers to batch files"},
 		{opened.Job.Accept.Judges(), "completions that verifiers judge"},
 		{opened.Job.Tools.Used(), "completions that call tools"},
 	} {
@@ -100,7 +101,12 @@ func Audit(ctx context.Context, p *process.Process, opened *prepare.Opened, rows
 		}
 		return a.conclude(), nil
 	}
-	if err := a.readWanted(ctx, u, saved, chosen); err != nil {
+	if g.Job.Encodes() {
+		a.columns, err = u.Out.results.Columns, a.readEncoded(ctx, saved, chosen)
+	} else {
+		err = a.readWanted(ctx, u, saved, chosen)
+	}
+	if err != nil {
 		return nil, err
 	}
 	chosen = slices.DeleteFunc(chosen, func(row int64) bool { return a.want[row] == nil })
@@ -140,6 +146,7 @@ func rowsAt(ctx context.Context, reader *promptset.Reader, chosen []int64) iter.
 type auditor struct {
 	Audited
 	excluded []string
+	columns  []string // on request, of an encoder's task
 	mu       sync.Mutex
 	want     map[int64][]completion.Result
 }
@@ -232,7 +239,11 @@ func (a *auditor) readWanted(ctx context.Context, u *Unit, saved *resume.Saved, 
 func (a *auditor) Add(row *promptset.Row, results []completion.Result) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !reuse.Same(results, a.want[row.Index], a.excluded) {
+	want := a.want[row.Index]
+	if len(want) > 0 && want[0].FinishReason == "" { // of an encoder's task
+		results, want = a.asEncoded(results), a.asEncoded(want)
+	}
+	if !reuse.Same(results, want, a.excluded) {
 		a.Differ = append(a.Differ, row.ID)
 	}
 	return nil
