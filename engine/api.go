@@ -159,8 +159,8 @@ func ReadSnapshotInfo(r io.Reader) (SnapshotInfo, error) { return prefixes.ReadS
 // FeaturesOf are the features that requests with these settings ask for.
 func FeaturesOf(s sampling.Settings) Features { return admit.FeaturesOf(s) }
 
-// FeaturesOfColumns returns the features that report the columns of these names: see Measures, Experts and Hidden
-// of [Completion].
+// FeaturesOfColumns returns the features that report the columns of these names: see Measures, Experts, Hidden and
+// State of [Completion].
 func FeaturesOfColumns(names ...string) Features { return feature.OfColumns(names...) }
 
 // ScoringFeatures are the features of requests with so many of the likeliest tokens with each of the completion, and

@@ -215,8 +215,8 @@ func TestConfigRefusals(t *testing.T) {
 		unsupported bool
 	}{
 		"other class": {m{"architectures": []string{"GPT2LMHeadModel"}}, `"GPT2LMHeadModel"`, true},
-		"classifier": {m{"architectures": []string{"LlamaForTokenClassification"}},
-			`"LlamaForTokenClassification"`, true},
+		"classifier": {m{"architectures": []string{"LlamaForQuestionAnswering"}},
+			`"LlamaForQuestionAnswering"`, true},
 		"no class":       {m{"architectures": "absent"}, "model_type", true},
 		"activation":     {m{"hidden_act": "gelu"}, `hidden_act "gelu"`, true},
 		"quantized":      {m{"quantization_config": m{"quant_method": "quip"}}, `"quip"`, true},

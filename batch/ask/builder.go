@@ -15,6 +15,7 @@ type Settings struct {
 	ReasoningParser, ToolCallParser string        // forms of package reply
 	Embedding                       *Embedding    // nil if rows have completions
 	ScoresChoices                   bool          // the output has the probabilities of choices
+	Embeds                          bool          // the output has vectors of prompts alongside completions
 	CallsTools                      bool          // completions call tools, whose strict ones are held to their schemas
 }
 

@@ -160,12 +160,20 @@ func (b *Builder) NewRequest(row *promptset.Row, set *parameter.Set, tokens []in
 	if err != nil {
 		return nil, err
 	}
-	choices, err := b.choices(row, structure)
+	outputs, err := b.outputs(row, set, structure)
+	if err != nil {
+		return nil, err
+	}
+	most := set.MaxTokens
+	if !outputs.Text {
+		most = 0
+	}
+	choices, err := b.choices(row, outputs.Choice)
 	if err != nil {
 		return nil, err
 	}
 	return &engine.Request{
-		ID: row.ID, Tokens: tokens, FirstGeneration: set.Generation, N: set.N, MaxTokens: set.MaxTokens,
+		ID: row.ID, Tokens: tokens, FirstGeneration: set.Generation, N: set.N, MaxTokens: most,
 		Sampling: set.Sampling, Stop: set.Stop, IgnoreEOS: set.IgnoreEOS, IncludeStop: set.IncludeStopStrInOutput,
 		StopTokens: tokensOf(set.StopTokenIDs), LogitBias: set.LogitBias,
 		KeepSpecialTokens: !set.SkipSpecialTokens, Thinking: thinking,
@@ -173,7 +181,7 @@ func (b *Builder) NewRequest(row *promptset.Row, set *parameter.Set, tokens []in
 		DRYSequenceBreakers: set.DRYSequenceBreakers, Adapter: set.Adapter,
 		TopLogprobs: set.TopLogprobs, ScorePrompt: set.PromptLogprobs != parameter.NoPromptLogprobs,
 		PromptTopLogprobs: max(0, set.PromptLogprobs), Choices: choices,
-		Leaf: b.Leaves,
+		State: outputs.Embedding, Leaf: b.Leaves,
 	}, nil
 }
 

@@ -8,7 +8,9 @@ import (
 
 	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/promptset/openai"
+	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/text/chat/reply"
 )
@@ -55,6 +57,30 @@ func (b *Builder) structure(row *promptset.Row, prompt []int32, set *parameter.S
 		AdditionalProperties: set.AdditionalProperties}, nil
 }
 
+// outputs is what a row has: what it asks for, of the columns of the job, or all of them. The choice is then the one
+// that its text follows.
+func (b *Builder) outputs(row *promptset.Row, set *parameter.Set, structure parameter.Structure) (parameter.Outputs,
+	error) {
+	if set.Outputs == "" {
+		return parameter.Outputs{Text: true, Embedding: b.Settings.Embeds, Choice: structure}, nil
+	}
+	refuse := func(format string, args ...any) (parameter.Outputs, error) {
+		return parameter.Outputs{}, &parameter.FormError{Field: row.ParameterName("outputs"),
+			Err: setting.Errorf(format, args...)}
+	}
+	o, err := parameter.ParseOutputs(set.Outputs)
+	switch {
+	case err != nil:
+		return refuse("%w", err)
+	case o.Embedding && !b.Settings.Embeds:
+		return refuse("has an embedding, and the job has no column %s: ask for it by `columns`",
+			completion.VectorColumn)
+	case o.Choice.Kind != "" && !b.Settings.ScoresChoices:
+		return refuse("has a choice, and the job has no column %s: ask for it by `columns`", completion.ChoicesColumn)
+	}
+	return o, nil
+}
+
 // choices returns the texts of a choice as the sequences of tokens that give their probabilities, for a job that wants
 // these; nil if the row has no choice. A text is scored by the tokens that the tokenizer makes of it. If another text
 // begins with it, what follows is open after it: then it is scored with each token that may end it.
@@ -62,8 +88,12 @@ func (b *Builder) choices(row *promptset.Row, s parameter.Structure) (choices []
 	if !b.Settings.ScoresChoices || s.Kind != parameter.ChoiceStructure {
 		return nil, nil
 	}
+	name := "structured_outputs"
+	if row.Overrides.Has(parameter.Sink("outputs")) {
+		name = "outputs"
+	}
 	refuse := func(format string, args ...any) ([]engine.Choice, error) {
-		return nil, &parameter.FormError{Field: row.ParameterName("structured_outputs"),
+		return nil, &parameter.FormError{Field: row.ParameterName(name),
 			Err: fmt.Errorf(format, args...)}
 	}
 	texts := s.Choices()

@@ -42,8 +42,8 @@ func Audit(ctx context.Context, p *process.Process, opened *prepare.Opened, rows
 		return nil, outcome.Errorf(outcome.Misused, "%s is in an object store: copy it here to audit it",
 			storage.Redact(opened.Job.Output))
 	}
-	if opened.Job.Encodes() {
-		return nil, outcome.Errorf(outcome.Misused, "the job has %s, which can't be audited",
+	if opened.Job.Encodes() && opened.Job.Format == promptset.FormatOpenAI {
+		return nil, outcome.Errorf(outcome.Misused, "the job has %s as answers to batch files, which can't be audited",
 			opened.Job.Task.Results())
 	}
 	if graph, err := opened.Lineage(ctx); graph != nil || err != nil {
@@ -93,9 +93,12 @@ func Audit(ctx context.Context, p *process.Process, opened *prepare.Opened, rows
 		}
 		return a.conclude(), nil
 	}
-	if g.Job.Accept.Judges() || g.Job.Tools.Used() {
+	switch {
+	case g.Job.Encodes():
+		a.columns, err = u.Out.results.Columns, a.readEncoded(ctx, saved, chosen)
+	case g.Job.Accept.Judges() || g.Job.Tools.Used():
 		err = a.readRecord(ctx, g, u, saved, chosen)
-	} else {
+	default:
 		err = a.readWanted(ctx, u, saved, chosen)
 	}
 	if err != nil {
@@ -139,6 +142,7 @@ func rowsAt(ctx context.Context, reader *promptset.Reader, chosen []int64) iter.
 type auditor struct {
 	Audited
 	excluded []string
+	columns  []string // on request, of an encoder's task
 	mu       sync.Mutex
 	want     map[int64][]completion.Result
 }
@@ -239,7 +243,11 @@ func (a *auditor) readWanted(ctx context.Context, u *Unit, saved *resume.Saved, 
 func (a *auditor) Add(row *promptset.Row, results []completion.Result) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !reuse.Same(results, a.want[row.Index], a.excluded) {
+	want := a.want[row.Index]
+	if len(want) > 0 && want[0].FinishReason == "" { // of an encoder's task
+		results, want = a.asEncoded(results), a.asEncoded(want)
+	}
+	if !reuse.Same(results, want, a.excluded) {
 		a.Differ = append(a.Differ, row.ID)
 	}
 	return nil

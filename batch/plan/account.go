@@ -1,6 +1,17 @@
 package plan
 
-import "github.com/quire/quire/engine"
+import (
+	"errors"
+	"maps"
+	"time"
+
+	"github.com/gomlx/compute"
+
+	"github.com/quire/quire/backend/xla"
+	"github.com/quire/quire/data/setting"
+	"github.com/quire/quire/engine"
+	"github.com/quire/quire/engine/encode"
+)
 
 // account is what a job has on a device at once, in bytes: the arguments, outputs and temporaries of one program, the
 // code of all, and what is there besides programs. The search, the report and its test add it up here.
@@ -40,4 +51,60 @@ const codeOfOthers = 4
 func (a account) ofTrial() account {
 	a.code += a.code / codeOfOthers
 	return a
+}
+
+// Encoder compiles the program of an encoder of this config for a backend of package xla, one of so many devices, and
+// describes what it takes. There is nothing to search: an encoder has no KV cache.
+func Encoder(config encode.Config, backend *xla.Backend, devices int, o Options) (*Report, error) {
+	p := &Planner{options: o, backend: backend, devices: devices}
+	var err error
+	if p.available, err = backend.FreeMemory(0); err != nil {
+		return nil, err
+	}
+	config.Backend = backend
+	start := time.Now()
+	plan, program, err := encode.Precompile(config)
+	if err == nil {
+		defer program.Finalize()
+	}
+	var oom *xla.OutOfMemoryError
+	if errors.As(err, &oom) {
+		return nil, p.noRoom(plan, oom.Needed, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	name := plan.Programs[0]
+	r := &Report{Model: o.Model, Device: p.device(), Devices: devices, DeviceMemory: p.available, Plan: plan}
+	if t, ok := backend.Topology(); ok {
+		r.Topology = t.Name
+	}
+	r.Programs, err = programsOf([]engine.PrecompiledProgram{{Name: name, Executable: program,
+		Seconds: time.Since(start).Seconds()}})
+	if err != nil {
+		return nil, err
+	}
+	if o.Compiled != nil {
+		if err := o.Compiled(maps.All(map[string]compute.Executable{name: program})); err != nil {
+			return nil, err
+		}
+	}
+	a := accountOf(plan, r.Programs)
+	r.Total, r.Temporary, r.Code, r.Weights = a.total(), a.temporary, a.code, plan.AllWeightBytes()
+	r.Rest = a.arrays - a.temporary - r.Weights
+	r.Kernels = backend.KernelUses()
+	r.Warnings = kernelWarnings(r.Kernels)
+	if r.Total > p.available && !backend.Traits().IsHost {
+		return nil, p.noRoom(plan, r.Total, nil)
+	}
+	return r, nil
+}
+
+// noRoom is the error of an encoder that does not fit.
+func (p *Planner) noRoom(plan engine.Plan, needed int64, cause error) error {
+	text, available := sizes(needed, p.available)
+	err := setting.Errorf("the encoder does not fit: with weights of %s and steps of %d tokens it needs %s, and a "+
+		"device of %s has %s; take a smaller `dtype` or `prefill-tokens`, or a device with more memory",
+		Size(plan.AllWeightBytes()), plan.PrefillTokens, text, p.device(), available)
+	return errors.Join(err, cause)
 }

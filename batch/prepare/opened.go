@@ -118,6 +118,9 @@ func WithModel(ctx context.Context, j *spec.Job, p *process.Process, model proce
 		return j.WithClassifier(model.Classifier)
 	}
 	j, err := j.WithGeneration(model.Generation, p.Printf)
+	if err == nil {
+		j, err = j.WithStates(model.Sentence, model.VectorSize, p.Printf)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/batch/telemetry"
 	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/data/storage"
 	"github.com/quire/quire/data/tally"
@@ -260,6 +261,9 @@ func (p *Process) validateReuse(s *spec.Spec) error {
 	case !given:
 	case s.Encodes():
 		return setting.Errorf("`reuse` and `store` are for completions, and a job with `task` %s has none", s.Task)
+	case s.Embeds():
+		return setting.Errorf("`reuse` and `store` may not come with `columns` %s: copied completions may have other "+
+			"vectors", completion.VectorColumn)
 	case s.Accept.Judges():
 		return setting.Errorf("`reuse` and `store` may not come with verdicts: copied completions would not be judged")
 	case calls:

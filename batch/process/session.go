@@ -59,7 +59,8 @@ type Session struct {
 // NewBuilder makes the requests of a job for a session, which may be nil: one that will be open.
 func NewBuilder(j *spec.Job, s *Session) *ask.Builder {
 	b := ask.New(ask.Settings{Sampling: j.Sampling, ServedModels: j.ServedModels, ReasoningParser: j.ReasoningParser,
-		ToolCallParser: j.ToolCallParser, CallsTools: j.Tools.Used(), ScoresChoices: j.ScoresChoices()})
+		ToolCallParser: j.ToolCallParser, CallsTools: j.Tools.Used(), ScoresChoices: j.ScoresChoices(),
+		Embeds: j.Embeds()})
 	if j.Encodes() {
 		v := &j.Vectors
 		b.Settings.Embedding = &ask.Embedding{Prompt: v.Prompt, Lowercase: v.Lowercase, Trim: v.Trim,

@@ -27,6 +27,7 @@ type Maker struct {
 	Versions completion.Versions // counts of versions of weights; nil unless the job's may change
 	replies  *replySplitter      // nil if texts stay whole
 	encoded  finisher            // nil if rows have completions
+	vectors  spec.Vectors        // of prompts, alongside completions
 }
 
 // NewMaker returns what makes the results of a job whose output has these columns on request. input has the columns of
@@ -34,7 +35,7 @@ type Maker struct {
 func NewMaker(p *process.Process, j *spec.Job, s *process.Session, input *promptset.Schema, columns []string) (Maker,
 	error) {
 	replies, err := newReplySplitter(p, j, s, input)
-	return Maker{Columns: columns, replies: replies, encoded: finisherOf(j, &s.Text)}, err
+	return Maker{Columns: columns, replies: replies, encoded: finisherOf(j, &s.Text), vectors: j.Vectors}, err
 }
 
 // Encodes reports whether rows have vectors or scores, and no completions.
@@ -112,6 +113,9 @@ func (m *Maker) onRequest(r *completion.Result, row *promptset.Row, done *engine
 	}
 	if done.ChoiceLogprobs != nil {
 		r.ChoiceProbabilities = scoring.Shares(done.ChoiceLogprobs)
+	}
+	if done.Request.State && done.State != nil {
+		r.Embedding, _ = finishedVector(m.vectors, 0, done.State) // the job has checked the dimensions
 	}
 	if m.wantsPromptTokens(row, done.Request) {
 		r.PromptTokenIDs = done.Request.Tokens

@@ -164,6 +164,44 @@ func (s *Spec) CheckAnswers(r *promptset.Reader) error {
 // ScoresChoices reports whether the output has the probabilities of the choices of rows.
 func (s *Spec) ScoresChoices() bool { return slices.Contains(s.Columns, completion.ChoicesColumn) }
 
+// Embeds reports whether the output has vectors of prompts alongside completions.
+func (s *Spec) Embeds() bool {
+	return s.Task == completion.Generate && slices.Contains(s.Columns, completion.VectorColumn)
+}
+
+// addOutputs adds the columns that the job's outputs ask for.
+func addOutputs(s *Spec) error {
+	if s.Sampling.Outputs == "" {
+		return nil
+	}
+	o, err := parameter.ParseOutputs(s.Sampling.Outputs)
+	if err != nil {
+		return Invalid("outputs", "%v", err)
+	}
+	for column, wanted := range map[string]bool{completion.VectorColumn: o.Embedding,
+		completion.ChoicesColumn: o.Choice.Kind != ""} {
+		if wanted && !slices.Contains(s.Columns, column) {
+			s.Columns = append(slices.Clone(s.Columns), column)
+		}
+	}
+	return nil
+}
+
+// checkEmbeds checks what may come with vectors of prompts.
+func (s *Spec) checkEmbeds() error {
+	switch {
+	case !s.Embeds():
+		return nil
+	case s.Watch != "":
+		return Invalid("watch", "may not come with `columns` %s: a vector is of one version of the weights",
+			completion.VectorColumn)
+	case s.Tools.Used():
+		return Invalid("tools-from", "and `tool-command` may not come with `columns` %s: a conversation has several "+
+			"prompts", completion.VectorColumn)
+	}
+	return checkEmbedding(s)
+}
+
 // checkChoices checks what may come with the probabilities of choices, and what generates nothing but them.
 func (s *Spec) checkChoices() error {
 	set := &s.Sampling
@@ -192,9 +230,10 @@ func (s *Spec) checkChoices() error {
 func (s *Spec) CheckChoices(input *promptset.Reader) error {
 	gives := func(column string) bool {
 		own := parameter.Sink(column)
-		return own != nil && own.Type() == parameter.Structured
+		return own != nil && (own.Type() == parameter.Structured || own.Name == "outputs")
 	}
-	if !s.ScoresChoices() || s.Sampling.StructuredOutputs.Kind != "" ||
+	if !s.ScoresChoices() || s.Format == promptset.FormatOpenAI || s.Sampling.StructuredOutputs.Kind != "" ||
+		s.Sampling.Outputs != "" ||
 		slices.ContainsFunc(input.Schema().Parameters(), gives) {
 		return nil
 	}

@@ -107,7 +107,7 @@ func (j *Job) Footer(version, model, fingerprint string) map[string]string {
 		"quire.version": version, completion.MetaModel: model, completion.MetaFingerprint: fingerprint,
 		completion.MetaParameters: string(parameters),
 	}
-	if scale := j.Vectors.Scale(); j.Encodes() && scale != 0 {
+	if scale := j.Vectors.Scale(); scale != 0 {
 		meta[completion.MetaScale] = strconv.FormatFloat(scale, 'g', -1, 64)
 	}
 	if j.Task == completion.Classify {

@@ -138,6 +138,31 @@ func (j *Job) WithSentence(s sentence.Settings, size int, warn func(format strin
 	return &next, nil
 }
 
+// WithStates is the job with what the model's files say about the vectors of its prompts, if it has any: a completion's
+// prompt has the hidden state of its last token, and no other.
+func (j *Job) WithStates(s sentence.Settings, size int, warn func(format string, args ...any)) (*Job, error) {
+	if !j.Embeds() {
+		return j, nil
+	}
+	pooling := cmp.Or(sentence.Pooling(j.Embedding.Pooling), s.Pooling)
+	refuse := func(format string, args ...any) (*Job, error) {
+		return nil, outcome.Errorf(outcome.Misused, "`columns` has "+completion.VectorColumn+", and "+format, args...)
+	}
+	switch {
+	case pooling != sentence.Last:
+		return refuse("`pooling` is %s: alongside a completion there is the state of the last token alone, so give "+
+			"`pooling` last, or `task` embed", pooling)
+	case len(s.Dense) > 0 || s.Lowercase:
+		return refuse("the model's files have a Dense layer after the pooling, or texts in lower case: give `task` " +
+			"embed")
+	}
+	next, err := j.WithSentence(s, size, warn)
+	if err == nil && next.Vectors.Prompt != "" {
+		return refuse("the model's files have a prompt before each text: give `prompt-name` none, and prompts with it")
+	}
+	return next, err
+}
+
 // WithClassifier is the job with what its model's head says about scores; nil for a model without a head.
 func (j *Job) WithClassifier(c *arch.Classifier) (*Job, error) {
 	switch {

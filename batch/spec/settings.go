@@ -78,10 +78,10 @@ type vectorSettings struct {
 
 // vectorSettings are the job's.
 func (j *Job) vectorSettings() vectorSettings {
-	if !j.Encodes() {
+	if !j.Encodes() && !j.Embeds() {
 		return vectorSettings{}
 	}
-	if j.Task != completion.Embed && j.Task != completion.MultiVector {
+	if j.Encodes() && j.Task != completion.Embed && j.Task != completion.MultiVector {
 		return vectorSettings{Task: j.Task, Classes: len(j.Scores.Labels), ScoreFunction: j.Scores.Function,
 			TopN: j.Scores.TopN}
 	}

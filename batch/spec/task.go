@@ -115,6 +115,13 @@ func checkEmbedding(s *Spec) error {
 	return nil
 }
 
+// asksEmbedding reports whether a job of completions asks for vectors of prompts, too, before its settings are checked.
+func asksEmbedding(s *Spec) bool {
+	o, err := parameter.ParseOutputs(s.Sampling.Outputs)
+	return s.Task == completion.Generate && (slices.Contains(s.Columns, completion.VectorColumn) ||
+		err == nil && o.Embedding)
+}
+
 // checkOtherTasks refuses settings that only jobs of other tasks have.
 func checkOtherTasks(s *Spec) error {
 	e, vectors := &s.Embedding, []completion.Task{completion.Embed}
@@ -133,7 +140,8 @@ func checkOtherTasks(s *Spec) error {
 		{"score-function", "scores", scores, s.Scoring.Function != "" && s.Scoring.Function != ScoringAuto},
 		{"top-n", "rankings", scores[1:], s.Scoring.TopN != 0},
 	} {
-		if c.given && !slices.Contains(c.of, s.Task) {
+		ours := slices.Contains(c.of, s.Task) || asksEmbedding(s) && c.what == "vectors" && c.field != "multi-vector"
+		if c.given && !ours {
 			names := make([]string, len(c.of))
 			for i, t := range c.of {
 				names[i] = string(t)
@@ -142,7 +150,7 @@ func checkOtherTasks(s *Spec) error {
 				cmp.Or(s.Task, TaskGenerate), strings.Join(names, " or "))
 		}
 	}
-	if s.Task != completion.Embed {
+	if s.Task != completion.Embed && !asksEmbedding(s) {
 		s.Embedding = Embedding{}
 	}
 	if !slices.Contains(scores, s.Task) {

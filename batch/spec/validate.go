@@ -33,13 +33,18 @@ func (s *Spec) Validate() error {
 	if err := checkTask(s); err != nil {
 		return err
 	}
+	if err := addOutputs(s); err != nil {
+		return err
+	}
 	var err error
 	if s.Columns, err = s.Task.OnRequest(s.Columns); err != nil {
 		return Invalid("columns", "%v", err)
 	}
-	if len(s.Columns) > 0 && s.Format == promptset.FormatOpenAI {
+	// Answers have a place for the probabilities of choices, and for nothing else.
+	without := slices.DeleteFunc(slices.Clone(s.Columns), func(c string) bool { return c == completion.ChoicesColumn })
+	if len(without) > 0 && s.Format == promptset.FormatOpenAI {
 		return Invalid("columns", "is %s, and the lines of `format` openai have no columns: leave it out, or give "+
-			"`format` parquet or jsonl", strings.Join(s.Columns, ","))
+			"`format` parquet or jsonl", strings.Join(without, ","))
 	}
 	return FirstError(
 		s.checkAccept,
@@ -48,6 +53,7 @@ func (s *Spec) Validate() error {
 		s.checkExcluded,
 		s.checkJSONColumn,
 		s.checkChoices,
+		s.checkEmbeds,
 		s.checkStreams,
 		func() error { return oneOf("format", s.Format, promptset.Formats()...) },
 		func() error { return oneOf("load-format", s.LoadFormat, LoadAuto, LoadDummy) },

@@ -20,7 +20,7 @@ var own = []Parameter{
 			switch {
 			case s.MaxTokens >= 1 && s.MaxTokens <= math.MaxInt32:
 				return ""
-			case s.MaxTokens == 0 && (s.PromptLogprobs != NoPromptLogprobs ||
+			case s.MaxTokens == 0 && (s.PromptLogprobs != NoPromptLogprobs || s.Outputs != "" ||
 				s.StructuredOutputs.Kind == ChoiceStructure): // jobs and engines know whether a choice is scored
 				return ""
 			case s.MaxTokens == 0:
@@ -165,6 +165,19 @@ var own = []Parameter{
 				return ""
 			}
 			return fmt.Sprintf("0 to %d", MaxTopLogprobs)
+		}},
+	{Name: "outputs", Flag: "outputs", Placeholder: "JSON",
+		Note: "what a row has, from one pass over its prompt: a list of \"text\", \"embedding\" and {\"choice\": " +
+			"[\"yes\", \"no\"]}, in columns text, embedding and choice_probabilities",
+		slot: field(ListJSON(""), func(s *Set) *ListJSON { return &s.Outputs }), limits: limits{text: outputsForm},
+		allowed: func(s *Set) string {
+			if s.Outputs == "" {
+				return ""
+			}
+			if _, err := ParseOutputs(s.Outputs); err != nil {
+				return outputsForm
+			}
+			return ""
 		}},
 
 	// DRY, as in llama.cpp.

@@ -39,6 +39,8 @@ type Set struct {
 	// PromptLogprobs is how many of the likeliest tokens are reported with each token of the prompt, in addition to
 	// its log-probability. With NoPromptLogprobs, nothing is reported for the prompt. Range: 0 to MaxTopLogprobs.
 	PromptLogprobs int
+	// Outputs are what the row has, of the columns of the job: see [ParseOutputs]. "" is all of them.
+	Outputs ListJSON
 	Text
 	Masking
 	Sampling

@@ -122,7 +122,7 @@ func checkScores(r *Request) error {
 		}
 	}
 	switch {
-	case r.MaxTokens == 0 && !r.ScorePrompt && r.Choices == nil:
+	case r.MaxTokens == 0 && !r.ScorePrompt && r.Choices == nil && !r.State:
 		return refuse("max_tokens is 0, at least 1 is needed without prompt_logprobs and choice_probabilities")
 	case r.ScoreEnd < 0 || r.ScoreEnd > 0 && (!r.ScorePrompt || r.N > 1):
 		return refuse("the last %d tokens of a prompt cannot be scored for %d completions: ask for one, and for "+

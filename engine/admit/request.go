@@ -81,6 +81,8 @@ type Request struct {
 	// Choices are texts of which one may follow the prompt: see Completion.ChoiceLogprobs. With them, MaxTokens may be
 	// 0. The weights may not be replaced meanwhile.
 	Choices []Choice
+	// State asks for Completion.State, of an engine with the feature for it. With it, MaxTokens may be 0.
+	State bool
 	// Leaf means that no request continues its completions. Their pages are then free for others as soon as they end.
 	// Otherwise they are kept as long as there are unused pages.
 	Leaf bool

@@ -68,6 +68,9 @@ func (s *Settled) settle() (err error) {
 			return err
 		}
 	}
+	if z.Features.Has(feature.States) {
+		z.HiddenSize = model.HiddenSize
+	}
 	z.Stops, _ = StopTables(c)
 	z.MaxRounds = cmp.Or(c.MaxRounds, defaultMaxRounds)
 	z.PrefillTokens = cmp.Or(c.PrefillTokens, c.defaultPrefillTokens(s.WeightBytes, s.Parameters, s.Devices))

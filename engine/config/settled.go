@@ -66,7 +66,7 @@ func (s *Settled) Graphs() *device.Graphs {
 		AdapterArrays: s.Config.adapterArrays(s.Sizes.Adapters)}
 	if s.drafter != nil {
 		d, sizes := s.Config.drafter(), s.Sizes
-		sizes.Layouts, sizes.Routes, sizes.Hidden = s.drafter.layouts, 0, feature.HiddenStates{}
+		sizes.Layouts, sizes.Routes, sizes.Hidden, sizes.HiddenSize = s.drafter.layouts, 0, feature.HiddenStates{}, 0
 		model := d.model()
 		model.Context = s.MaxModelLen
 		gr.Drafter = &device.Graphs{Sizes: sizes, Model: model, Arrays: d.arrays(), DType: d.DType,

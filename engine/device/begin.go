@@ -79,6 +79,7 @@ func (gr *Graphs) newOutput(g *Graph) output {
 	out.TopIDs, out.TopLogprobs, out.Scores = tops.IDs, tops.Logprobs, gr.scores().NoPrompts(g)
 	notes := gr.NoNotes(g, columns, s)
 	out.Measures, out.Experts, out.Hidden = gr.scores().NoMeasures(g, columns, s), notes.Experts, notes.Hidden
+	out.States = gr.NoStates(g)
 	if (waiting{gr.Sizes}).any() {
 		out.Waits = i32(2)
 	}

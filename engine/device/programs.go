@@ -173,8 +173,10 @@ func (gr *Graphs) continues(l loop, in input) *Node {
 	if w := (waiting{gr.Sizes}); w.any() {
 		continues = LogicalAnd(continues, w.may(l))
 	}
-	if room := gr.scores().Room(l.Out.Scores); room != nil {
-		continues = LogicalAnd(continues, room)
+	for _, room := range []*Node{gr.scores().Room(l.Out.Scores), gr.StatesRoom(l.Out.States)} {
+		if room != nil {
+			continues = LogicalAnd(continues, room)
+		}
 	}
 	return continues
 }

@@ -137,6 +137,7 @@ func (gr *Graphs) step(l loop, w weights, in input, prefill *Node) loop {
 		func() drawn { return gr.sample(l.State, w.Weights, hidden, rows) },
 		func() drawn { return gr.noneDrawn(g) })
 	sampled.Notes = notes
+	l.Out.States = gr.AddStates(l.Out.States, l.State.table(), rows, hidden)
 	one := ConvertDType(prefill, dtypes.Int32)
 	l.Out.PrefillSteps, l.Out.PrefillTokens = Add(l.Out.PrefillSteps, one),
 		Add(l.Out.PrefillTokens, Sub(packed.NumTokens, newTokens))

@@ -134,8 +134,8 @@ func apart(a, b []float32) float64 {
 // names are the tiny checkpoints, with the ways to pool that are tested.
 var names = map[string][]sentence.Pooling{"bert": sentence.Poolings, "roberta": {sentence.Mean},
 	"xlm-roberta": {sentence.CLS}, "mpnet": {sentence.Mean}, "distilbert": {sentence.Mean}, "modernbert": {sentence.CLS,
-		sentence.Mean}, "nomic-bert": {sentence.Mean}, "embedding-gemma": {sentence.Mean},
-	"qwen3-embedding": {sentence.Last}}
+		sentence.Mean}, "nomic-bert": {sentence.Mean}, "gte": {sentence.CLS}, "gte-ntk": {sentence.CLS},
+	"embedding-gemma": {sentence.Mean}, "qwen3-embedding": {sentence.Last}}
 
 // wide is the config of an encoder in float32 that takes rows of all lengths that the model does.
 func wide(m *models.Checkpoint) encode.Config {
@@ -218,6 +218,8 @@ func TestFeaturesMatter(t *testing.T) {
 		})},
 		{"modernbert", "local rope", layers(func(l *arch.Layer) { l.Rope = arch.FullRope })},
 		{"nomic-bert", "rope", layers(func(l *arch.Layer) { l.Rope = arch.NoRope })},
+		{"gte", "the bias of the last matrix", layers(func(l *arch.Layer) { l.DownBias = false })},
+		{"gte-ntk", "ntk", func(c *models.Config) { c.Ropes[0].Scaling = nil }},
 		{"embedding-gemma", "attention both ways", causal},
 		{"embedding-gemma", "dense layers", func(c *models.Config) { c.Dense = nil }},
 	} {

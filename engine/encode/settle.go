@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/gomlx/compute"
+
 	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/engine/admit"
 	"github.com/quire/quire/engine/config"
@@ -106,6 +108,17 @@ func (c Config) Plan() (config.Plan, error) {
 		return config.Plan{}, err
 	}
 	return s.plan(), nil
+}
+
+// Precompile compiles the program of an encoder of this config, and nothing more. It reads no weights: Model may be of
+// models.Dummy, and the backend one that can only compile. The program is the caller's.
+func Precompile(c Config) (config.Plan, compute.Executable, error) {
+	s, err := settle(c)
+	if err != nil {
+		return config.Plan{}, nil, err
+	}
+	program, err := s.compile()
+	return s.plan(), program, err
 }
 
 // Check returns the error with which an encoder of this config refuses a request. It needs no backend.

@@ -129,6 +129,7 @@ type OutputOf[Int, Ints, Floats any] struct {
 	// Hidden, i32[C, S, W], are the bytes of hidden states of the token before each generated one. nil if they are not
 	// reported.
 	Hidden Ints
+	States StatesOf[Ints, Floats]
 	// StopStates, i32[R, K], are the states of the stops of rows; nil if the device has none.
 	StopStates Ints
 
@@ -150,6 +151,14 @@ type ScoresOf[Ints, Floats any] struct {
 	// The likeliest tokens there: i32[K, W], f32[K, W].
 	TopIDs      Ints
 	TopLogprobs Floats
+}
+
+// StatesOf are the hidden states of the last tokens of prompts that a call ran, in K places; nil if they are not
+// reported. A completion that continues after it was swapped out has another one, of a later token.
+type StatesOf[Ints, Floats any] struct {
+	Count   Ints   // i32[1]: how many places are used
+	Owners  Ints   // i32[K]: the owner of the prompt, as in OutputOf
+	Numbers Floats // f32[K, H]
 }
 
 // Scored is ScoresOf on the host.

@@ -86,10 +86,25 @@ type result struct {
 	read    chan struct{} // closed by the drain when it comes to this result, which has nothing else; nil in others
 }
 
+// takeStates gives completions the hidden states after their prompts.
+func (r *result) takeStates() {
+	states := &r.output.States
+	if len(states.Count) == 0 {
+		return
+	}
+	size := len(states.Numbers) / len(states.Owners)
+	for i := range int(states.Count[0]) {
+		if seq := r.owners[states.Owners[i]]; !seq.text.ended && seq.text.completion.State == nil {
+			seq.text.completion.State = slices.Clone(states.Numbers[i*size : (i+1)*size])
+		}
+	}
+}
+
 // drain appends the tokens of a call to their completions and emits the completions that ended. With check it looks for
 // stop strings even if the device does.
 func (r *result) drain(check bool, emit func(*Completion)) error {
 	output := r.output
+	r.takeStates()
 	var followed []*sequence // those with Request.Told
 	for place, id := range output.Owners {
 		if id < 0 || r.owners[id].text.ended {

@@ -179,6 +179,9 @@ type Generated struct {
 	// Hidden are the hidden states of the token before each of Tokens, or before the last of them alone if
 	// Request.LastHidden is set: by token, then by layer, in little-endian. nil if the program does not report them.
 	Hidden []byte
+	// State is the hidden state of the last token of the prompt, after the model's last norm; nil if the program does
+	// not report it.
+	State []float32
 	// Weights are the versions of the weights that generated Tokens, in order. The first run begins with the first
 	// token; more than one follow only if the weights were replaced under a running completion.
 	Weights []WeightsRun

@@ -116,13 +116,13 @@ func headOfDecoder(j *JSON, c *Config) (err error) {
 	return nil
 }
 
-// classifies reports whether a class is the decoder with a head that scores classes.
+// classifies reports whether a class is the decoder with a head that scores classes, of texts or of tokens.
 func (d Decoder) classifies(class string) bool {
 	base, ok := strings.CutSuffix(d.Class, "ForCausalLM")
 	if strings.HasSuffix(d.ModelType, "_text") { // the class without the word also sees pictures
 		base += "Text"
 	}
-	return ok && class == base+ClassificationSuffix
+	return ok && (class == base+ClassificationSuffix || class == base+TokenClassification)
 }
 
 // ClassificationSuffix ends the classes of models with a head that scores classes.
@@ -131,6 +131,9 @@ const ClassificationSuffix = "ForSequenceClassification"
 // withHead is a decoder whose head scores classes.
 func (d Decoder) withHead(class string) Decoder {
 	d.Class, d.headless, d.Head = class, true, headOfDecoder
+	if strings.HasSuffix(class, TokenClassification) {
+		d.Head = HeadOfTokens
+	}
 	d.Stored = d.Stored.and(map[string]string{"score.": NameDense(0) + "."})
 	return d
 }

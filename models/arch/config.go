@@ -108,6 +108,7 @@ type Layer struct {
 	Activation Activation // activation of the feed-forward
 
 	QKVBias, OBias, MLPBias bool
+	DownBias                bool // of the last matrix of the feed-forward alone
 }
 
 // Mixer is how tokens of a layer see each other.

@@ -125,6 +125,7 @@ type Defaults struct {
 	Theta        float64
 	LocalTheta   float64 // theta of layers with a window, if they have their own rotary embedding; 0: no
 	Partial      float64 // share of a head that is turned; 0: all, and no config may say otherwise
+	NTK          bool    // whether the rope type ntk is known, in the form that gte has
 	Tie          bool
 	BOS          int // -1: none
 	EOS          []int32

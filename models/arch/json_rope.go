@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"strings"
 )
 
@@ -104,6 +105,14 @@ func (j *JSON) rope(c *Config, set *JSON, key string, theta float64, absent Defa
 		s.Factor, s.Divisors = max(s.Factor, 1), &Divisors{}
 		set.Decode("short_factor", &s.Divisors.Short)
 		set.Decode("long_factor", &s.Divisors.Long)
+	case "ntk":
+		if !absent.NTK || set.Has("mixed_b") {
+			return rope, Unsupported("", "rope type ntk in a %s, or with mixed_b", c.Architecture)
+		}
+		// A larger base, and all frequencies divided by the same number.
+		factor := set.requiredFloat("factor")
+		rope.Theta *= factor
+		s.Type, s.Factor = "linear", math.Pow(factor, 2/float64(c.HeadDim))
 	default:
 		return rope, Unsupported("default, linear, llama3, yarn, longrope and proportional are", "rope type %q", typ)
 	}

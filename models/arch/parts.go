@@ -108,6 +108,7 @@ const (
 	// experts.
 	QKV           Part = "qkv"
 	GateUp        Part = "gate_up"
+	UpGate        Part = "up_gate"
 	SharedGateUp  Part = "shared_gate_up"
 	DeltaQKV      Part = "delta_qkv"
 	ExpertsGateUp Part = "experts_gate_up"

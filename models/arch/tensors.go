@@ -3,7 +3,6 @@ package arch
 import (
 	"fmt"
 	"iter"
-	"slices"
 	"strings"
 )
 
@@ -79,7 +78,7 @@ func layerTensors(c *Config, number int) []Tensor {
 			l.outputs(Gate, up, ByIntermediate, size, layer.MLPBias)
 		}
 		l.outputs(Up, up, ByIntermediate, size, layer.MLPBias)
-		l.inputs(Down, ByIntermediate, size, layer.MLPBias)
+		l.inputs(Down, ByIntermediate, size, layer.MLPBias || layer.DownBias)
 	}
 	l.norm(layer.MLPNorm.After || layer.MLPNorm.Sum, MLPPostNorm, Whole, c.HiddenSize)
 	l.list = append(l.list, layerEnd(c, number, l.names)...)
@@ -232,7 +231,8 @@ func within(list []Tensor, names Names, number, keyHeads int) {
 		whole Part
 		parts []Part
 		heads int
-	}{{QKV, []Part{Q, K, V}, 1}, {GateUp, []Part{Gate, Up}, 1}, {SharedGateUp, []Part{SharedGate, SharedUp}, 1},
+	}{{QKV, []Part{Q, K, V}, 1}, {GateUp, []Part{Gate, Up}, 1}, {UpGate, []Part{Up, Gate}, 1},
+		{SharedGateUp, []Part{SharedGate, SharedUp}, 1},
 		{DeltaQKV, []Part{DeltaQ, DeltaK, DeltaV}, 1},
 		{DeltaQKVGate, []Part{DeltaQ, DeltaK, DeltaV, DeltaGate}, keyHeads},
 		{DeltaLearnStep, []Part{DeltaLearn, DeltaStep}, keyHeads}} {
@@ -246,10 +246,12 @@ func within(list []Tensor, names Names, number, keyHeads int) {
 				w.GGUF = fmt.Sprintf("blk.%d.%s%s", number, name.GGUF, suffix)
 			}
 			var found []int
-			for i, t := range list {
-				if slices.Contains(joined.parts, t.Part) && strings.HasSuffix(t.Name, suffix) {
-					found = append(found, i)
-					w.Rows += t.Shape[0]
+			for _, part := range joined.parts {
+				for i, t := range list {
+					if t.Part == part && strings.HasSuffix(t.Name, suffix) {
+						found = append(found, i)
+						w.Rows += t.Shape[0]
+					}
 				}
 			}
 			for _, i := range found {

@@ -1,5 +1,6 @@
-// Package bert provides the encoders of the BERT family: BERT, RoBERTa, XLM-RoBERTa, MPNet and DistilBERT. Their norms
-// follow the sums with the hidden states, tokens attend to all tokens of their text, and positions are embeddings.
+// Package bert provides the encoders of the BERT family: BERT, RoBERTa, XLM-RoBERTa, MPNet, DistilBERT and gte. Their
+// norms follow the sums with the hidden states, tokens attend to all tokens of their text, and positions are
+// embeddings, but for gte's.
 package bert
 
 import (
@@ -24,6 +25,7 @@ var Encoders = slices.Concat(
 		names: distilNames, head: distilHead, keys: map[string]string{"hidden_size": "dim",
 			"intermediate_size": "hidden_dim", "num_hidden_layers": "n_layers", "num_attention_heads": "n_heads",
 			"hidden_act": "activation"}}.encoders(),
+	[]arch.Decoder{gte},
 )
 
 // ColBERT is the class of checkpoints of Stanford's ColBERT. The layer after the hidden states is no part of the

@@ -68,7 +68,7 @@ func (b body) feedForward(w Weights, layer arch.Layer, h, x *Node) *Node {
 		up = "gate_up" // activation(gate) * up
 	}
 	h = apply(w, up, layer.MLPBias, h, linear.Options{Rows: b.rows, Activation: linear.Activation(layer.Activation)})
-	return b.add(w, arch.Down, layer.MLPBias, layer.MLPNorm, arch.MLPPostNorm, h, x)
+	return b.add(w, arch.Down, layer.MLPBias || layer.DownBias, layer.MLPNorm, arch.MLPPostNorm, h, x)
 }
 
 // add returns x plus the linear layer of a name, or plus its norm, scaled by the residual scale; or the norm of that

@@ -4,11 +4,15 @@ package modernbert
 
 import "github.com/quire/quire/models/arch"
 
-// Encoders are the model with and without the head that it was trained with, and with one that scores classes.
+// Encoders are the model with and without the head that it was trained with, and with heads that score classes of texts
+// and of tokens.
 var Encoders = []arch.Decoder{encoder("ModernBertModel"), encoder("ModernBertForMaskedLM"),
-	encoder("ModernBertForSequenceClassification").WithHead(readHead, map[string]string{
-		"head.dense.": arch.NameDense(0) + ".", "head.norm.": arch.NameDenseNorm(0) + ".",
-		"classifier.": arch.NameDense(1) + "."})}
+	encoder("ModernBertForSequenceClassification").WithHead(readHead, head),
+	encoder("ModernBertForTokenClassification").WithHead(readHeadOfTokens, head)}
+
+// head are the names of the layers of heads.
+var head = map[string]string{"head.dense.": arch.NameDense(0) + ".", "head.norm.": arch.NameDenseNorm(0) + ".",
+	"classifier.": arch.NameDense(1) + "."}
 
 var names = arch.Names{
 	arch.AttentionNorm: {HF: "attn_norm"}, arch.QKV: {HF: "attn.Wqkv"}, arch.O: {HF: "attn.Wo"},
@@ -68,6 +72,19 @@ func readHead(j *arch.JSON, c *arch.Config) error {
 	if pooling != "cls" && pooling != "mean" {
 		return arch.Unsupported("cls and mean are", "classifier_pooling %q", pooling)
 	}
+	return readLayers(j, c, pooling)
+}
+
+// readHeadOfTokens reads the head that scores tokens: the same without a pooling.
+func readHeadOfTokens(j *arch.JSON, c *arch.Config) error {
+	if err := readLayers(j, c, ""); err != nil {
+		return err
+	}
+	c.Classifier.Tokens = true
+	return nil
+}
+
+func readLayers(j *arch.JSON, c *arch.Config, pooling string) error {
 	activation, err := arch.ReadGELU(j, "classifier_activation")
 	if err != nil {
 		return err

@@ -22,6 +22,7 @@ oracle() {
 oracle make_tiny_models.py testdata/models
 oracle tiny_encoders.py testdata/encoders
 oracle tiny_late.py testdata/encoders
+oracle tiny_gte.py testdata/encoders
 oracle tiny_classifiers.py testdata/classifiers
 oracle logits_goldens.py testdata/models testdata/goldens
 oracle smollm2_goldens.py "$gguf" testdata/goldens

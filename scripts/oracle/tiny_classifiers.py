@@ -20,7 +20,8 @@ from tokenizers import AddedToken, Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import BPE, WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
-from tokenizers.processors import TemplateProcessing
+from tokenizers.processors import ByteLevel as ByteLevelProcessor
+from tokenizers.processors import RobertaProcessing, TemplateProcessing
 from tokenizers.trainers import BpeTrainer
 from transformers import (
     CONFIG_MAPPING,
@@ -259,13 +260,57 @@ TAGGED = [
 ]
 
 
-def add_tokens(target):
+def add_bytes(folder, processor, prefix):
+    """Writes a byte-level tokenizer whose post-processor leaves spaces out of the characters of tokens, or does not."""
+    tokenizer = Tokenizer(BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = BpeTrainer(
+        vocab_size=316,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        special_tokens=["<s>", "<pad>", "</s>"],
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator([t for t in TAGGED if t] * 9, trainer)
+    if processor is not None:
+        tokenizer.post_processor = processor
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, model_max_length=78, bos_token="<s>", pad_token="<pad>", eos_token="</s>"
+    )
+    fast.save_pretrained(folder)
+    return fast
+
+
+FRAME = TemplateProcessing(single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
+BYTES = {  # post-processors, and whether the pre-tokenizer adds a space
+    "roberta-bytes": (RobertaProcessing(("</s>", 2), ("<s>", 0), trim_offsets=True, add_prefix_space=True), True),
+    "modernbert-tokens": (FRAME, False),
+    "llama-tokens": (ByteLevelProcessor(trim_offsets=True), False),
+}
+WIDE = dict(vocab_size=320, max_position_embeddings=80)
+
+
+def add_tokens(target, only=None):
     """Writes encoders with a head that scores each token, and what the pipeline makes of texts."""
     for name, kind, seed, values in [
         ("bert-tokens", "bert", 41, COMMON | TAGS | dict(vocab_size=64)),
         ("distilbert-tokens", "distilbert", 42, CLASSIFIERS["distilbert"][2] | TAGS),
         ("roberta-tokens", "roberta", 43, OFFSET | TAGS),
+        ("roberta-bytes", "roberta", 44, OFFSET | TAGS | dict(vocab_size=320)),
+        (
+            "modernbert-tokens",
+            "modernbert",
+            45,
+            COMMON
+            | TAGS
+            | WIDE
+            | dict(num_hidden_layers=3, local_attention=12, global_attn_every_n_layers=2, pad_token_id=1,
+                   bos_token_id=0, eos_token_id=2, cls_token_id=0, sep_token_id=2),
+        ),
+        ("llama-tokens", "llama", 46, DECODER | TAGS | WIDE | dict(pad_token_id=1)),
     ]:
+        if only and name not in only:
+            continue
         folder = target / name
         shutil.rmtree(folder, ignore_errors=True)
         model = AutoModelForTokenClassification.from_config(
@@ -273,8 +318,9 @@ def add_tokens(target):
         ).eval()
         randomize(model, seed)
         with torch.no_grad():  # labels that differ
-            model.classifier.weight *= 8
-            model.classifier.bias -= model(input_ids=torch.arange(64)[None]).logits[0].mean(dim=0)
+            last = model.score if kind == "llama" else model.classifier
+            last.weight *= 8
+            last.bias -= model(input_ids=torch.arange(64)[None]).logits[0].mean(dim=0)
         model.to(torch.bfloat16).save_pretrained(folder)
         model = AutoModelForTokenClassification.from_pretrained(
             folder, dtype=torch.float32, attn_implementation="eager"
@@ -287,9 +333,10 @@ def add_tokens(target):
             made.append(dict(ids=ids[0].tolist(), logits=[float(f"{x:.9g}") for x in logits.flatten().tolist()]))
         with gzip.GzipFile(folder / "scores.json.gz", "wb", mtime=0) as f:
             f.write(json.dumps(made).encode())
-        if kind != "bert":
+        (folder / "generation_config.json").unlink(missing_ok=True)
+        if kind != "bert" and name not in BYTES:
             continue
-        tokenizer = add_tokenizer(folder)
+        tokenizer = add_bytes(folder, *BYTES[name]) if name in BYTES else add_tokenizer(folder)
         tag = TokenClassificationPipeline(model=model, tokenizer=tokenizer, device="cpu")
         rows, want = [], []
         for i, text in enumerate(TAGGED):

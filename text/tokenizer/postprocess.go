@@ -11,7 +11,12 @@ import (
 type frame struct {
 	before, after []int32
 	pair          pairFrame
+	trim          trim
 }
+
+// trim is how a post-processor changes which characters a token of bytes stands for: those of spaces are left out, but
+// for a space that the pre-tokenizer added.
+type trim struct{ spaces, added bool }
 
 type postJSON struct {
 	Type       string                       `json:"type"`
@@ -20,6 +25,8 @@ type postJSON struct {
 	Pair       []map[string]json.RawMessage `json:"pair"`
 	CLS        [2]json.RawMessage           `json:"cls"`
 	SEP        [2]json.RawMessage           `json:"sep"`
+	Trims      *bool                        `json:"trim_offsets"`
+	Adds       *bool                        `json:"add_prefix_space"`
 	Specials   map[string]struct {
 		IDs []int32 `json:"ids"`
 	} `json:"special_tokens"`
@@ -37,8 +44,10 @@ func parsePostProcessor(raw json.RawMessage, depth int) (frame, error) {
 	if err := json.Unmarshal(raw, &p); err != nil {
 		return f, fmt.Errorf("post_processor: %w", err)
 	}
+	isSet := func(flag *bool) bool { return flag == nil || *flag }
 	switch p.Type {
-	case "ByteLevel": // trims offsets only
+	case "ByteLevel":
+		f.trim = trim{isSet(p.Trims), isSet(p.Adds)}
 		return f, nil
 	case "Sequence":
 		for _, child := range p.Processors {
@@ -49,6 +58,9 @@ func parsePostProcessor(raw json.RawMessage, depth int) (frame, error) {
 			f.before = append(outer.before, f.before...)
 			f.after = append(f.after, outer.after...)
 			f.pair = f.pair.within(outer.pair)
+			if outer.trim.spaces {
+				f.trim = outer.trim
+			}
 		}
 		return f, nil
 	case "TemplateProcessing":
@@ -63,6 +75,7 @@ func parsePostProcessor(raw json.RawMessage, depth int) (frame, error) {
 		f = frame{before: []int32{before}, after: []int32{after}, pair: pairFrame{before: []int32{before},
 			between: []int32{after}, after: []int32{after}, kept: 1}}
 		if p.Type == "RobertaProcessing" {
+			f.trim = trim{isSet(p.Trims), isSet(p.Adds)}
 			f.pair.between, f.pair.kept = []int32{after, after}, oneKind
 		}
 		return f, nil

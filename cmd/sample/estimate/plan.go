@@ -22,6 +22,7 @@ import (
 	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/cmd/sample/cli"
 	"github.com/quire/quire/cmd/sample/jobflags"
+	"github.com/quire/quire/models"
 	"github.com/quire/quire/ops/collective"
 )
 
@@ -122,9 +123,6 @@ func (o *planOptions) check() error {
 		return err
 	}
 	switch {
-	case o.run.Spec.Encodes():
-		return fmt.Errorf("--task is %[1]s, and plans are of engines that generate: \"sample check --task %[1]s\" "+
-			"counts a job's tokens, and \"sample %[1]s --limit 100\" shows its speed", o.run.Spec.Task)
 	case o.run.Spec.Engine.Backend == "go":
 		return errors.New("--backend is go, which compiles nothing: use xla:cpu, xla:cuda or a --topology")
 	}
@@ -158,6 +156,9 @@ func runPlan(ctx context.Context, env *cli.Environment, o *planOptions) error {
 	if err != nil {
 		return cli.Exit(cli.ExitUsage, err)
 	}
+	if task.Job.Encodes() {
+		return o.planEncoder(env, task, model, backend)
+	}
 	job, config, err := task.PlanConfig(ctx, model)
 	if err != nil {
 		return err
@@ -171,13 +172,8 @@ func runPlan(ctx context.Context, env *cli.Environment, o *planOptions) error {
 	if o.compile && config.Tokenizer == nil {
 		fmt.Fprintf(env.Stderr, "%s has no tokenizer: with one, sample run compiles other programs\n", job.Model)
 	}
-	options := plan.Options{Model: job.Model, Defaults: job.Defaults, Context: o.context, Trials: o.trials,
-		Note: func(format string, args ...any) { fmt.Fprintf(env.Stderr, format+"\n", args...) }}
-	if dump != "" {
-		options.Compiled = func(programs iter.Seq2[string, compute.Executable]) error {
-			return load.WritePrograms(dump, programs)
-		}
-	}
+	options := o.options(env, job.Model)
+	options.Defaults = job.Defaults
 	devices := backend.NumDevices()
 	if backend.Traits().IsHost { // the processor is divided into as many as are asked for, and has more by default
 		devices = len(groups) * collective.Devices(groups[0])
@@ -195,6 +191,22 @@ func runPlan(ctx context.Context, env *cli.Environment, o *planOptions) error {
 			return err
 		}
 	}
+	return o.print(env, report)
+}
+
+// options are the plan's, of a model.
+func (o *planOptions) options(env *cli.Environment, model string) plan.Options {
+	options := plan.Options{Model: model, Context: o.context, Trials: o.trials,
+		Note: func(format string, args ...any) { fmt.Fprintf(env.Stderr, format+"\n", args...) }}
+	if dump := o.run.Diagnostics.DumpHLO; dump != "" {
+		options.Compiled = func(programs iter.Seq2[string, compute.Executable]) error {
+			return load.WritePrograms(dump, programs)
+		}
+	}
+	return options
+}
+
+func (o *planOptions) print(env *cli.Environment, report *plan.Report) error {
 	if o.json {
 		out := json.NewEncoder(env.Stdout)
 		out.SetIndent("", "  ")
@@ -202,6 +214,17 @@ func runPlan(ctx context.Context, env *cli.Environment, o *planOptions) error {
 	}
 	printPlan(cli.NewFitted(env.Stdout), report)
 	return nil
+}
+
+// planEncoder does the plan of a job of vectors or scores.
+func (o *planOptions) planEncoder(env *cli.Environment, task *batch.Task, model *models.Checkpoint,
+	backend *xla.Backend) error {
+	report, err := plan.Encoder(load.EncoderConfig(task.Process, task.Job, model), backend, backend.NumDevices(),
+		o.options(env, task.Job.Model))
+	if err != nil {
+		return err
+	}
+	return o.print(env, report)
 }
 
 // lacks reports which plugin is wanted and not installed, before the model is fetched or opened.

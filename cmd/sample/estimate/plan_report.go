@@ -38,8 +38,10 @@ func printPlan(w io.Writer, r *plan.Report) {
 	t.Flush()
 	fmt.Fprintln(t, "\nmemory of one device")
 	part("weights", r.Weights, "")
-	part("KV cache", r.KV, pagesOf(r))
-	part("tables", r.Tables, "")
+	if !p.Encodes {
+		part("KV cache", r.KV, pagesOf(r))
+		part("tables", r.Tables, "")
+	}
 	if r.Masks > 0 {
 		part("masks", r.Masks, p.MaskRoom())
 	}
@@ -55,18 +57,25 @@ func printPlan(w io.Writer, r *plan.Report) {
 	part("total", r.Total, fmt.Sprintf("%s are free", plan.Size(r.DeviceMemory-r.Total)))
 	t.Flush()
 	fmt.Fprintln(t)
-	printContext(r, row)
+	if p.Encodes {
+		row("steps", "of %s tokens, of at most %d texts, each of at most %s tokens",
+			humanize.Comma(int64(p.PrefillTokens)), p.MaxSeqs, humanize.Comma(int64(p.MaxModelLen)))
+	} else {
+		printContext(r, row)
+	}
 	for _, text := range p.Lowered {
 		row("lowered", "%s", text)
 	}
 	if p.ExpertGroups > 1 {
 		row("experts", "shared out to %d groups of devices", p.ExpertGroups)
 	}
-	if more := r.MoreSeqs(); more > 0 {
+	if more := r.MoreSeqs(); more > 0 && !p.Encodes {
 		row("free", "%s: --max-seqs %d would use them", plan.Size(r.DeviceMemory-r.Total), more)
 	}
-	row("sequences", "%s of %s tokens; %d decode at once", humanize.Comma(int64(r.Sequences)),
-		humanize.Comma(int64(r.Context)), min(r.Sequences, p.MaxSeqs))
+	if !p.Encodes {
+		row("sequences", "%s of %s tokens; %d decode at once", humanize.Comma(int64(r.Sequences)),
+			humanize.Comma(int64(r.Context)), min(r.Sequences, p.MaxSeqs))
+	}
 	for _, program := range r.Programs {
 		when := fmt.Sprintf("in %.1f s", program.Seconds)
 		if program.Before {
@@ -86,6 +95,13 @@ func printPlan(w io.Writer, r *plan.Report) {
 		}
 	}
 	t.Flush()
+	if p.Encodes {
+		for _, w := range r.Warnings {
+			row("warning", "%s", w.Spell(cli.AsFlag))
+		}
+		t.Flush()
+		return
+	}
 	fmt.Fprintln(t)
 	printEstimate(r, row)
 	for _, w := range r.Warnings {

@@ -135,7 +135,7 @@ func systemFingerprint(model string) string {
 }
 
 func (e *encoder) choice(request *requests.Request, i int, r *completion.Result) openai.Choice {
-	c := openai.Choice{Index: i}
+	c := openai.Choice{Index: i, ChoiceProbabilities: r.ChoiceProbabilities}
 	if request.Endpoint == openai.Completions {
 		c.Text, c.ScoredPrompt = &r.Text, e.prompt(request, r)
 	} else {

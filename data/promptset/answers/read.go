@@ -59,7 +59,7 @@ func Completions(raw []byte, object []jsonvalue.Member, first bool) ([]*completi
 		if m := c.Message; m != nil {
 			r.Reasoning, r.ToolCalls = m.Reasoning, string(m.ToolCalls)
 		}
-		r.CountAlone = c.TokenIDs == nil
+		r.CountAlone, r.ChoiceProbabilities = c.TokenIDs == nil, c.ChoiceProbabilities
 		if body.Usage != nil && i == 0 { // the usage covers all prompts
 			r.PromptTokens = body.Usage.PromptTokens
 		}

@@ -67,7 +67,7 @@ var resultGenerator = rapid.Custom(func(t *rapid.T) Result {
 	if rapid.Bool().Draw(t, "logprobs") {
 		r.Logprobs = rapid.SliceOf(rapid.Float32()).Draw(t, "logprobs values")
 	}
-	for _, list := range []*[]float32{&r.ProcessedLogprobs, &r.PromptLogprobs, &r.ChoiceProbabilities} {
+	for _, list := range []*[]float32{&r.ProcessedLogprobs, &r.PromptLogprobs, &r.ChoiceProbabilities, &r.Embedding} {
 		if rapid.Bool().Draw(t, "has") {
 			*list = rapid.SliceOf(rapid.Float32()).Draw(t, "floats")
 		}

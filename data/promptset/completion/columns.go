@@ -82,7 +82,7 @@ var columns = slices.Concat([]Column{
 	{Name: reasonColumn, Doc: "why it ended: stop, length, tool_calls (it calls tools, and was not truncated) or " +
 		"error",
 		form: textForm, pointer: func(o *Row) any { return &o.FinishReason }},
-	{Name: vectorColumn, Doc: "the vector of the prompt; null if there is an error", Tasks: []Task{Embed},
+	{Name: VectorColumn, Doc: "the vector of the prompt; null if there is an error", Tasks: []Task{Embed},
 		form: vectorOfType(Float32), pointer: vectorOf, varied: true, null: hasNoVector},
 	{Name: vectorsColumn, Doc: "the vectors of the tokens of the prompt, in their order; null if there is an error",
 		Tasks: []Task{MultiVector}, form: vectorsOfType(Float32), varied: true,
@@ -192,6 +192,9 @@ var columns = slices.Concat([]Column{
 		"it has none", OnRequest: true, form: floatsForm, varied: true,
 		pointer: func(o *Row) any { return &o.ChoiceProbabilities },
 		null:    func(o *Row) bool { return o.ChoiceProbabilities == nil }},
+	{Name: VectorColumn, Doc: "the vector of the prompt: the hidden state of its last token; null if the row does " +
+		"not ask for it, or has an error", OnRequest: true, form: vectorOfType(Float32), varied: true,
+		pointer: func(o *Row) any { return &o.Embedding }, null: func(o *Row) bool { return o.Embedding == nil }},
 }, judgedColumns, conversationColumns)
 
 // conversationColumns are the columns of a job whose completions may call tools.

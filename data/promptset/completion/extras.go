@@ -40,6 +40,7 @@ var extras = append([]extra{
 	{tag: 25, has: func(r *Result) bool { return r.Hidden != nil },
 		append: func(b []byte, r *Result) []byte { return appendString(b, string(r.Hidden)) },
 		read:   func(d *resultDecoder, r *Result) { r.Hidden = []byte(d.text()) }},
+	listExtra(26, func(r *Result) *[]float32 { return &r.Embedding }, floatItem),
 }, append(measureExtras(), weightsExtra, verdictExtra, messagesExtra, maskExtra, turnsExtra)...)
 
 // weightsExtra has the versions of the weights, each after its first token.

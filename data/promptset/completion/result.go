@@ -57,6 +57,8 @@ type Result struct {
 	Hidden []byte
 	// ChoiceProbabilities are of the texts that the row's choice offers, in its order; their sum is 1.
 	ChoiceProbabilities []float32
+	// Embedding is the vector of a completion's prompt, as the output stores it.
+	Embedding []float32
 	// WeightsVersions are the versions of the weights that generated the tokens: each from the token whose number
 	// WeightsStarts has up to the next.
 	WeightsVersions []string
@@ -114,7 +116,7 @@ const (
 // IsReported reports whether the engine gives the values of a column on request with each token, for all rows of a job,
 // and the column's name states what they are.
 func IsReported(column string) bool {
-	return column == processedColumn || column == expertsColumn ||
+	return column == processedColumn || column == expertsColumn || column == VectorColumn ||
 		slices.ContainsFunc(measures[:], func(m measure) bool { return m.name == column })
 }
 
@@ -125,6 +127,9 @@ func (r *Result) KeepReported(columns []string) {
 	}
 	if !slices.Contains(columns, expertsColumn) {
 		r.Experts = nil
+	}
+	if !slices.Contains(columns, VectorColumn) {
+		r.Embedding = nil
 	}
 	for m := range measures {
 		if !slices.Contains(columns, measures[m].name) {

@@ -127,7 +127,7 @@ func taskOf(has func(name string) bool) Task {
 			return t
 		}
 	}
-	if has(vectorColumn) && !has(reasonColumn) {
+	if has(VectorColumn) && !has(reasonColumn) {
 		return Embed
 	}
 	return Generate

@@ -17,7 +17,7 @@ import (
 
 // The columns by which outputs of tasks are told apart.
 const (
-	vectorColumn  = "embedding"
+	VectorColumn  = "embedding"
 	vectorsColumn = "embeddings"
 	scoresColumn  = "scores"
 	reasonColumn  = "finish_reason"

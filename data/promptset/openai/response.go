@@ -93,6 +93,8 @@ type Choice struct {
 	Logprobs     *Logprobs `json:"logprobs"`
 	FinishReason string    `json:"finish_reason"`
 	TokenIDs     []int32   `json:"token_ids,omitempty"` // vLLM's, if return_token_ids asks for them
+	// ChoiceProbabilities are Quire's, if the job asks for them: of the texts of the line's choice, in their order.
+	ChoiceProbabilities []float32 `json:"choice_probabilities,omitempty"`
 
 	ScoredPrompt // only in completions
 }

@@ -60,6 +60,7 @@ type Sizes struct {
 	History       int          // tokens of a sequence that DRY looks at, the last ones
 	Routes        int          // experts that a token takes in all layers together; 0 unless they are reported
 	Hidden        HiddenStates // that are reported; of no layer unless they are
+	HiddenSize    int          // numbers of a hidden state; 0 unless those after prompts are reported
 }
 
 // StepTokens is T, the most tokens of a step.

@@ -16,12 +16,15 @@ var measures = [schedule.NumMeasures]func(logits, rows *Node) *Node{
 	schedule.Entropy: sampling.Entropy,
 }
 
-// OfColumns returns the features that report the columns of these names.
+// OfColumns returns the features that report the columns of these names: measures, notes and vectors of prompts.
 func OfColumns(names ...string) (s Set) {
 	for feature, name := range noted {
 		if slices.Contains(names, name) {
 			s |= feature
 		}
+	}
+	if slices.Contains(names, "embedding") {
+		s |= States
 	}
 	for m, name := range schedule.MeasureNames {
 		if slices.Contains(names, name) {

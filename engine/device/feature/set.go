@@ -30,10 +30,10 @@ const (
 const (
 	Experts = firstMeasure << (schedule.NumMeasures + iota) // the experts that tokens of a mixture took
 	Hidden                                                  // hidden states of tokens
-	noFeature
+	States                                                  // hidden states after prompts, for the column embedding
 )
 
-// noted are the names of these features, and of their columns.
+// noted are the names of features of tokens, and of their columns.
 var noted = map[Set]string{Experts: "experts", Hidden: "hidden"}
 
 // Nameable are the features that a config may name.
@@ -52,10 +52,13 @@ func (s Set) Names() (list []string) {
 			list = append(list, name)
 		}
 	}
-	for f := Experts; f < noFeature; f <<= 1 {
+	for f := Experts; f < States; f <<= 1 {
 		if s.Has(f) {
 			list = append(list, noted[f])
 		}
+	}
+	if s.Has(States) {
+		list = append(list, "states")
 	}
 	return list
 }

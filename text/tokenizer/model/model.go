@@ -4,7 +4,9 @@ package model
 
 import (
 	"hash/maphash"
+	"strings"
 	"sync"
+	"unicode/utf8"
 )
 
 // Model turns a piece of text, as the pre-tokenizers split it, into tokens.
@@ -80,5 +82,19 @@ func (w *Words) Lengths(word string, ids []int32, token func(int32) string) []in
 	if m, ok := w.model.(*WordPiece); ok && !w.byteLevel {
 		return m.lengths(word, ids, token)
 	}
-	return nil
+	if !w.byteLevel {
+		return nil
+	}
+	lengths, rest := make([]int, len(ids)), ToByteLevel(word)
+	for i, id := range ids {
+		var found bool
+		if rest, found = strings.CutPrefix(rest, token(id)); !found { // as the unknown token
+			return nil
+		}
+		lengths[i] = utf8.RuneCountInString(token(id)) // a character of this alphabet is a byte
+	}
+	return lengths
 }
+
+// ByteLevel reports whether the model sees words in the byte-level alphabet.
+func (w *Words) ByteLevel() bool { return w.byteLevel }

@@ -1,0 +1,67 @@
+package generate
+
+import (
+	"context"
+	"slices"
+
+	"github.com/quire/quire/batch/resume"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/promptset/completion"
+	"github.com/quire/quire/data/promptset/folder"
+)
+
+// readEncoded reads what the output has of rows of an encoder's task, which have no keys. Rows with errors are not
+// audited.
+func (a *auditor) readEncoded(ctx context.Context, saved *resume.Saved, chosen []int64) error {
+	out, err := promptset.OpenOutput(folder.OpenToRead(ctx, saved.FS, saved.Job.Output))
+	if err != nil {
+		return err
+	}
+	for _, part := range out.Parts {
+		from, to := saved.Parts.Range(part.Number)
+		if !slices.ContainsFunc(chosen, func(row int64) bool { return from <= row && row < to }) {
+			continue
+		}
+		row := from - 1
+		for c, err := range out.Rows(ctx, part) {
+			if err != nil {
+				return err
+			}
+			if c.Generation == 0 { // of the first prompt of the next row
+				row++
+			}
+			if _, found := slices.BinarySearch(chosen, row); found {
+				b, _ := c.Result.AppendBinary(nil)
+				var own completion.Result // c is valid until the next one is read
+				if err := own.UnmarshalBinary(b); err != nil {
+					return err
+				}
+				a.want[row] = append(a.want[row], own)
+			}
+		}
+	}
+	for _, row := range chosen {
+		if slices.ContainsFunc(a.want[row], func(r completion.Result) bool { return r.Err != "" }) {
+			delete(a.want, row)
+		}
+		if a.want[row] == nil {
+			a.Without++
+		}
+	}
+	return nil
+}
+
+// asEncoded are results of an encoder's task without what the output has no column for.
+func (a *auditor) asEncoded(results []completion.Result) (all []completion.Result) {
+	for _, r := range results {
+		r.FinishReason = ""
+		if !slices.Contains(a.columns, "token_labels") {
+			r.TokenLabels = nil
+		}
+		if slices.Contains(a.excluded, "truncated") {
+			r.Truncated = false
+		}
+		all = append(all, r)
+	}
+	return all
+}
