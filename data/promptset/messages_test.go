@@ -287,7 +287,7 @@ func TestJSONInParquet(t *testing.T) {
 		set := row.Overrides.Over(parameter.Defaults())
 		want(t, path, fmt.Sprint(row.Messages, set.Text, what(row)), `[{user a {"role":"user",`+
 			`"content":[{"type":"text","text":"a"}],"tool_calls":[{"x":1}]}}] {[{"name":"f"},{"name":"g","days":3}] `+
-			`[{"k":"v"}] {"name":"n"}  none false false 0 true false -1}`)
+			`[{"k":"v"}] {"name":"n"}  none true false false 0 true false -1}`)
 	}
 }
 
