@@ -19,6 +19,10 @@ import (
 // flagsOfSettings are flags of settings of job.json that have other names.
 var flagsOfSettings = map[string]string{"served_models": "served-model-name", "rows": "limit"}
 
+// otherFlags are further flags of a setting, which may be given in place of the first.
+var otherFlags = map[string][]string{"n-generations": {"max-n"},
+	"structured-outputs": {"json-schema", "regex", "choice", "grammar"}}
+
 // flagsOfObjects are the flags of the members of settings that are objects.
 var flagsOfObjects = map[string]map[string]string{
 	"accept": {"regex": "accept-regex", "schema": "accept-schema", "equals": "accept-equals",
@@ -60,8 +64,10 @@ func ReadStarted(f *cli.Flags, job *jobstate.Description) error {
 			}
 		}
 	}
-	if cli.Given(f.Set.Lookup("max-n")) { // which gives the same
-		delete(values, "n-generations")
+	for name, others := range otherFlags {
+		if slices.ContainsFunc(others, func(other string) bool { return cli.Given(f.Set.Lookup(other)) }) {
+			delete(values, name)
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		flag := f.Set.Lookup(name)
