@@ -94,6 +94,7 @@ func TestMaterialize(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer parent.Close() // a context that nothing refers to would give up its pages
 	c, err := parent.Fork(t.Context())
 	if err == nil {
 		err = errors.Join(c.Append(9, 9, 9, 9, 9), c.Flush(t.Context()), c.TruncateCommitted(8),

@@ -3,6 +3,6 @@ package engine
 import "github.com/quire/quire/engine/device"
 
 // Followed lets f change what the engine is about to run as process 0 does.
-func (e *Engine) Followed(f func(keys [][2]uint32, columns *int32)) {
-	e.follower.Observe = func(in *device.Input) { f(in.Waiting.Rows.Sampling.Key, &in.Columns) }
+func (e *Engine) Followed(f func(columns *int32)) {
+	e.follower.Observe = func(in *device.Input) { f(&in.Columns) }
 }

@@ -7,7 +7,7 @@ import os
 import subprocess
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -78,7 +78,7 @@ class Contexts:
         self.max_model_len: int = info["max_model_len"]
         """How many tokens a context may have."""
 
-    def new(self, prompt: str | Sequence[int] | None = None) -> Context:
+    def new(self, prompt: str | Iterable[int] | None = None) -> Context:
         """Opens a context, which is empty or has a text or tokens."""
         context = Context(self, self.ask("new")["context"])
         if prompt is not None:
@@ -201,7 +201,7 @@ class Context:
 
     def append(
         self,
-        prompt: str | Sequence[int] | None = None,
+        prompt: str | Iterable[int] | None = None,
         *,
         messages: Sequence[Mapping[str, Any]] | None = None,
     ) -> list[int]:
@@ -218,7 +218,7 @@ class Context:
 
     def generate(
         self,
-        prompt: str | Sequence[int] | None = None,
+        prompt: str | Iterable[int] | None = None,
         *,
         messages: Sequence[Mapping[str, Any]] | None = None,
         **parameters: Any,
@@ -236,17 +236,17 @@ class Context:
         completions: list[dict[str, Any]] = answer["completions"]
         return completions
 
-    def score(self, prompt: str | Sequence[int]) -> Any:
+    def score(self, prompt: str | Iterable[int]) -> Any:
         """Returns how likely each token of a text, or each of these tokens, is to come next: natural logarithms."""
         return numbers_of(self._ask("score", **prompt_of(prompt))["logprobs"])
 
     def forward(
         self,
-        tokens: str | Sequence[int],
+        tokens: str | Iterable[int],
         *,
         positions: Any = None,
         mask: Any = None,
-        logits: Sequence[int] | None = None,
+        logits: Iterable[int] | None = None,
     ) -> Any:
         """Runs tokens in one pass, appends them, and returns logits: a row of the vocabulary for each wanted token.
 
@@ -340,7 +340,7 @@ class Context:
         self.close()
 
 
-def prompt_of(prompt: str | Sequence[int] | None) -> dict[str, Any]:
+def prompt_of(prompt: str | Iterable[int] | None) -> dict[str, Any]:
     """Returns the members of an operation for a text or tokens."""
     if prompt is None:
         return {}

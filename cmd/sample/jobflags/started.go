@@ -32,6 +32,12 @@ var flagsOfObjects = map[string]map[string]string{
 		"failures": "tool-failures"},
 }
 
+// flagsOfTasks are the flags that give a task that another one becomes.
+var flagsOfTasks = map[completion.Task]map[string]any{
+	completion.MultiVector: {"task": string(completion.Embed), "multi-vector": true},
+	completion.Tag:         {"task": string(completion.Classify)}, // the model's head makes it one of parts of texts
+}
+
 // ReadStarted gives flags that are not given, by a config file either, the values of a job that was started. What
 // job.json has only the digest of stays open: a chat template of a file, --prefix-file, adapters, a model of scores.
 func ReadStarted(f *cli.Flags, job *jobstate.Description) error {
@@ -46,6 +52,14 @@ func ReadStarted(f *cli.Flags, job *jobstate.Description) error {
 	values["input"] = inputs
 	for name, value := range job.Settings {
 		if digest, is := value.(string); is && strings.HasPrefix(digest, "sha256:") {
+			continue
+		}
+		switch text, _ := value.(string); {
+		case name == "task" && flagsOfTasks[completion.Task(text)] != nil:
+			maps.Copy(values, flagsOfTasks[completion.Task(text)])
+			continue
+		case name == "normalize":
+			values[name] = map[any]string{true: spec.EmbeddingOn, false: spec.EmbeddingOff}[value]
 			continue
 		}
 		raw, isObject := value.(json.RawMessage)
@@ -68,6 +82,13 @@ func ReadStarted(f *cli.Flags, job *jobstate.Description) error {
 		if slices.ContainsFunc(others, func(other string) bool { return cli.Given(f.Set.Lookup(other)) }) {
 			delete(values, name)
 		}
+	}
+	if job.Settings["task"] != nil {
+		without := allOfGenerating()
+		if values["multi-vector"] != nil {
+			without = append(without, "pooling") // it follows
+		}
+		maps.DeleteFunc(values, func(name string, _ any) bool { return slices.Contains(without, name) })
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		flag := f.Set.Lookup(name)

@@ -61,14 +61,20 @@ var ofTasks = map[completion.Task][]string{
 	completion.Rerank:   {"score-function", "top-n"},
 }
 
-// hideOthers hides the flags that a command for a task has no use for. They are refused by name.
-func hideOthers(s *pflag.FlagSet, task completion.Task) {
-	names := append([]string{"task"}, ofGenerating...)
+// allOfGenerating are all flags of jobs that generate, with the parameters of sampling.
+func allOfGenerating() []string {
+	names := slices.Clone(ofGenerating)
 	for p := range parameter.Own() {
 		if !p.OfPrompt() && p.Flag != "" {
 			names = append(names, p.Flag)
 		}
 	}
+	return names
+}
+
+// hideOthers hides the flags that a command for a task has no use for. They are refused by name.
+func hideOthers(s *pflag.FlagSet, task completion.Task) {
+	names := append([]string{"task"}, allOfGenerating()...)
 	for _, flags := range ofTasks {
 		for _, name := range flags {
 			if !slices.Contains(ofTasks[task], name) {
