@@ -55,6 +55,7 @@ func drawScores(t *rapid.T, r *Result) {
 	}
 	r.TopIDs, r.TopLogprobs = lists(len(r.TokenIDs))
 	r.ProcessedLogprobs = slices.Repeat([]float32{-0.25}, len(r.TokenIDs))
+	r.Embedding = []float32{0.5, float32(r.PromptTokens)}
 	r.PromptTokenIDs = slices.Repeat([]int32{3}, r.PromptTokens)
 	r.PromptLogprobs = slices.Repeat([]float32{-2}, r.PromptTokens)
 	r.PromptTopIDs, r.PromptTopLogprobs = lists(r.PromptTokens)
@@ -70,7 +71,8 @@ func printed(id string, r *Result, onRequest bool) string {
 		r.PromptTokens, r.CompletionTokens, r.Err)
 	if onRequest {
 		s += fmt.Sprint(r.ProcessedLogprobs, r.TopIDs, r.TopLogprobs, r.PromptTokenIDs, r.PromptLogprobs,
-			r.PromptTopIDs, r.PromptTopLogprobs, r.TopIDs == nil, r.PromptTopIDs == nil)
+			r.PromptTopIDs, r.PromptTopLogprobs, r.TopIDs == nil, r.PromptTopIDs == nil,
+			r.Embedding)
 	}
 	return s
 }
@@ -101,7 +103,7 @@ func TestOutputReadsBack(t *testing.T) {
 		o := WriterOptions{Format: format, Schema: r.Schema(), Meta: meta, Parts: folder.Parts{Rows: 7, PartRows: 3},
 			Write: []int{0, 1, 2},
 			Shape: completion.Shape{Requested: rapid.SampledFrom([][]string{nil, {"cumulative_logprob"},
-				allOnRequest()}).Draw(t, "columns")},
+				allOnRequest()}).Draw(t, "columns"), Vectors: completion.VectorType{Element: completion.Float32, Dimensions: 2}},
 			Publishing: func(p folder.PartSummary) error { notes = append(notes, p); return nil }}
 		w, err := NewWriter(place, o)
 		if err != nil {
