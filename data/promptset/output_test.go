@@ -103,7 +103,8 @@ func TestOutputReadsBack(t *testing.T) {
 		o := WriterOptions{Format: format, Schema: r.Schema(), Meta: meta, Parts: folder.Parts{Rows: 7, PartRows: 3},
 			Write: []int{0, 1, 2},
 			Shape: completion.Shape{Requested: rapid.SampledFrom([][]string{nil, {"cumulative_logprob"},
-				allOnRequest()}).Draw(t, "columns"), Vectors: completion.VectorType{Element: completion.Float32, Dimensions: 2}},
+				allOnRequest()}).Draw(t, "columns"),
+				Vectors: completion.VectorType{Element: completion.Float32, Dimensions: 2}},
 			Publishing: func(p folder.PartSummary) error { notes = append(notes, p); return nil }}
 		w, err := NewWriter(place, o)
 		if err != nil {

@@ -231,8 +231,7 @@ func TestRefusedHeads(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, change := range map[string][2]string{
-		`"LlamaForTokenClassification", which scores each token`: {"BertForSequenceClassification",
-			"LlamaForTokenClassification"},
+		`"LlamaForQuestionAnswering"`:                       {"BertForSequenceClassification", "LlamaForQuestionAnswering"},
 		`problem_type "ranking"`:                            {`"architectures"`, `"problem_type": "ranking", "architectures"`},
 		`id2label has 3 labels, and none with the number 2`: {`"2": "positive"`, `"7": "positive"`},
 		`sbert_ce_default_activation_function "torch.nn.Tanh"`: {`"architectures"`,
