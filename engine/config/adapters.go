@@ -32,7 +32,7 @@ func settleAdapters(s *Settled) error {
 		return errors.New("adapters of a model on several hosts are not supported")
 	}
 	for _, a := range c.Adapters {
-		if err := a.ForRows(); err != nil {
+		if err := a.ForRows(c.Model); err != nil {
 			return err
 		}
 	}

@@ -139,7 +139,7 @@ const PassLogits = 8
 // pass runs tokens of one row through the model, with positions and masks of the caller's.
 func (c contexts) pass(st state, w decoder.Weights, in passInput) (state, passOutput) {
 	st, packed, batch, status := c.allocate(st, in.Row, in.From, in.Count, in.Tokens, 1)
-	x := decoder.Embed(c.Model, w, packed.Tokens, packed.NumTokens)
+	x := decoder.Embed(c.Model, w, packed.Tokens, nil, packed.NumTokens)
 	mask := Reshape(in.Mask, c.StepTokens(), c.MaskWords())
 	var hidden *Node
 	hidden, st.Caches = decoder.Hidden(c.Model, w, x, in.Positions, packed.NumTokens, st.Caches,

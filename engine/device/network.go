@@ -43,12 +43,9 @@ func (n network) forward(caches []*Node, w decoder.Weights, packed tokenqueue.Pa
 	if wanted != nil {
 		size = wanted.Shape().Dimensions[0]
 	}
-	x := decoder.Embed(n.Model, w, packed.Tokens, packed.NumTokens)
+	x := decoder.Embed(n.Model, w, packed.Tokens, adaptersOf(rows, packed.SlotIDs), packed.NumTokens)
 	if rows.Short != nil {
 		x.Short = take(rows.Short, packed.SlotIDs)
-	}
-	if rows.Adapters != nil {
-		x.Adapters = take(rows.Adapters, packed.SlotIDs)
 	}
 	m := model{caches, Zeros(g, shapes.Make(n.DType, size, n.Model.HiddenSize)), n.NoNotes(g, size)}
 	of := func(x *Node) *Node { // of [T, ...] or [slots, ...]
@@ -82,10 +79,18 @@ func (n network) forward(caches []*Node, w decoder.Weights, packed tokenqueue.Pa
 	return m.Caches, m.Hidden, m.Notes
 }
 
+// adaptersOf are the adapters of tokens of slots i32[N]; nil if rows have none.
+func adaptersOf(rows rowParams, slots *Node) *Node {
+	if rows.Adapters == nil {
+		return nil
+	}
+	return take(rows.Adapters, slots)
+}
+
 // hidden is one variant of forward: for prompts, or for one token per sequence.
 func (n network) hidden(caches []*Node, w decoder.Weights, packed tokenqueue.Packed, batch tokenqueue.PageBatchInfo,
 	oneToken bool) ([]*Node, *Node) {
-	x := decoder.Embed(n.Model, w, packed.Tokens, packed.NumTokens)
+	x := decoder.Embed(n.Model, w, packed.Tokens, nil, packed.NumTokens)
 	caches, hidden, _ := n.layers(caches, w, x, packed, batch, oneToken)
 	return caches, hidden
 }

@@ -118,7 +118,8 @@ func (gr *Graphs) step(l loop, w weights, in input, prefill *Node) loop {
 	l.State.Caches = gr.speculation().follow(l.State.Caches, w, packed.Packed, batch, ragged)
 	l.Out.Scores = gr.scores().Prompts(l.Out.Scores, l.State.Extras.State, l.State.table(), l.Starts, in.Tokens,
 		packed.Packed, func(tokens, count *Node, f feature.OfLogits) feature.Scored {
-			return decoder.ByRows(gr.Model, w.Weights, take(hidden, tokens), count, f)
+			adapted := w.Weights.Adapting(adaptersOf(l.State.Rows, take(packed.SlotIDs, tokens)))
+			return decoder.ByRows(gr.Model, adapted, take(hidden, tokens), count, f)
 		})
 	if wanted == nil {
 		hidden = take(hidden, indices)
@@ -170,6 +171,7 @@ func (gr *Graphs) noneDrawn(g *Graph) drawn {
 // sample samples a token for each of rows from hidden states [D, hidden]. Each device of a group samples for its part
 // of the rows.
 func (gr *Graphs) sample(st state, w decoder.Weights, hidden *Node, rows samplers) drawn {
+	w = w.Adapting(adaptersOf(st.Rows, rows.Slots))
 	return decoder.ByRows(gr.Model, w, hidden, rows.Count, func(logits *Node, part decoder.Part) drawn {
 		return gr.sampleFrom(st, logits, samplers{Slots: part.Of(rows.Slots), Positions: part.Of(rows.Positions),
 			Count: part.Count, Behind: tree.Map(rows.Behind, part.Of)})

@@ -55,7 +55,6 @@ type module struct {
 
 // matrix is what an adapter adds to a tensor of its base.
 type matrix struct {
-	arch.Part
 	module
 	rank, in int
 	scale    float32
@@ -448,8 +447,8 @@ func (a *Adapter) add(m module, scale float32, to []target) error {
 		case a.Adapts(t.Name):
 			return fmt.Errorf("tensor %q changes %s, which another tensor changes too", low.Name, t.Name)
 		}
-		a.matrices[t.Name] = matrix{Part: t.Part, module: m, rank: rank, in: in, out: t.Shape[0],
-			scale: scale, place: t.place}
+		a.matrices[t.Name] = matrix{module: m, rank: rank, in: in, out: t.Shape[0], scale: scale,
+			place: t.place}
 	}
 	a.Rank = max(a.Rank, rank)
 	return nil

@@ -202,6 +202,46 @@ func TestAdaptersOfPEFT(t *testing.T) {
 	}
 }
 
+// The base's own matrix in an adapter's file has the base's numbers, up to the last one.
+func TestCopies(t *testing.T) {
+	base, err := models.Open(testenv.Path("testdata", "models", "llama3"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer base.Close()
+	from := testenv.Path("testdata", "adapters", "llama3-head")
+	config, err := os.ReadFile(filepath.Join(from, adapter.ConfigFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	weights, err := os.ReadFile(filepath.Join(from, adapter.WeightsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const name = "base_model.model.model.embed_tokens.base_layer.weight"
+	size := int(binary.LittleEndian.Uint64(weights))
+	var header map[string]struct {
+		Offsets []int `json:"data_offsets"`
+	}
+	if err := json.Unmarshal(weights[8:8+size], &header); err != nil {
+		t.Fatal(err)
+	}
+	last := 8 + size + header[name].Offsets[1] - 1
+	for _, changed := range []byte{0, 1} {
+		weights[last] ^= changed
+		a, err := adapter.Open(write(t, string(config), weights), &base.Config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Close()
+		err = a.ForRows(base)
+		if changed == 0 && err != nil || changed == 1 && (err == nil ||
+			!strings.Contains(err.Error(), name+`" differs from the base's model.embed_tokens.weight`)) {
+			t.Errorf("changed by %d: %v", changed, err)
+		}
+	}
+}
+
 func FuzzConfig(f *testing.F) {
 	f.Add([]byte(plain), []byte(nil))
 	f.Add([]byte(`{"peft_type": "LORA", "target_modules": "all-linear", "rank_pattern": {"a.*": 2}}`), []byte(nil))

@@ -8,39 +8,38 @@ import (
 
 	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/models"
-	"github.com/quire/quire/models/arch"
 	"github.com/quire/quire/models/internal/mapped"
 	"github.com/quire/quire/models/safetensors"
 )
 
-// ForRows returns an error if the adapter can be folded into the weights of its base alone: rows cannot each have it.
-func (a *Adapter) ForRows() error {
+// ForRows returns an error if rows cannot each have the adapter: if it can only be folded into the weights of its base,
+// or has other weights than this base.
+func (a *Adapter) ForRows(base *models.Checkpoint) error {
 	for _, name := range a.Tensors() {
-		m, what := a.matrices[name], ""
-		switch {
-		case m.magnitude != nil:
-			what = "of DoRA (use_dora)"
-		case m.Part == arch.Embedding:
-			what = "of embeddings"
-		case m.Part == arch.Head:
-			what = "of the output matrix"
-		default:
-			continue
+		if m := a.matrices[name]; m.magnitude != nil {
+			return setting.Errorf("adapter %s: tensor %q is of DoRA (use_dora), which rows cannot have: fold the "+
+				"adapter into the weights with `merge-adapter`", a.Place, m.a.Name)
 		}
-		return setting.Errorf("adapter %s: tensor %q is %s, which rows cannot have: fold the adapter into the weights "+
-			"with `merge-adapter`", a.Place, m.a.Name, what)
+	}
+	return a.checkCopies(base)
+}
+
+// checkCopies returns an error unless the base's own matrices in the adapter's file are those of the base.
+func (a *Adapter) checkCopies(base *models.Checkpoint) error {
+	for name, t := range a.copies {
+		if err := isCopy(t, base, name); err != nil {
+			return fmt.Errorf("adapter %s: %w", a.Place, err)
+		}
 	}
 	return nil
 }
 
 // MergeInto folds the adapter into the weights of its base as they are read: see [models.Checkpoint.Add].
 func (a *Adapter) MergeInto(base *models.Checkpoint) error {
-	var list []models.Addend
-	for name, t := range a.copies {
-		if err := isCopy(t, base, name); err != nil {
-			return fmt.Errorf("adapter %s: %w", a.Place, err)
-		}
+	if err := a.checkCopies(base); err != nil {
+		return err
 	}
+	var list []models.Addend
 	for _, name := range a.Tensors() {
 		low, _, err := a.Read(name)
 		if err != nil {
@@ -55,17 +54,29 @@ func (a *Adapter) MergeInto(base *models.Checkpoint) error {
 	return nil
 }
 
+// copyRows is how many rows are compared at once: matrices of embeddings are large.
+const copyRows = 96
+
 // isCopy returns an error unless a tensor of the adapter has the numbers of the base's tensor of a name.
 func isCopy(t *safetensors.Tensor, base *models.Checkpoint, name string) error {
-	flat, err := base.Read(name, dtypes.Float32)
-	if err != nil {
-		return err
-	}
-	return mapped.Guard(func() error {
-		if mine := numbers(t, len(flat.([]float32))); !slices.Equal(mine, flat.([]float32)) {
-			return fmt.Errorf("tensor %q differs from the base's %s: whole matrices of adapters are not supported",
-				t.Name, name)
+	rows, rest := t.Dims[0], *t
+	for first := 0; first < rows; first += copyRows {
+		n := min(copyRows, rows-first)
+		flat, err := base.ReadRows(name, dtypes.Float32, models.Span{From: first, N: n})
+		if err != nil {
+			return err
 		}
-		return nil
-	})
+		rest.Data = t.Data[len(t.Data)/rows*first:]
+		err = mapped.Guard(func() error {
+			if mine := numbers(&rest, n*t.Dims[1]); !slices.Equal(mine, flat.([]float32)) {
+				return fmt.Errorf("tensor %q differs from the base's %s: whole matrices of adapters are not supported",
+					t.Name, name)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -29,6 +29,7 @@ type AdapterArray struct {
 
 	matrix string // the array of the model
 	up     bool   // it is B, else A
+	embeds bool   // the matrix is of embeddings: B is [vocabulary, ranks], and A is transposed
 	format linear.Format
 	turns  [][]arch.Tensor // what the matrix is concatenated from, for each turn of a loop
 	slots  int
@@ -45,12 +46,17 @@ func AdapterArrays(cfg models.Config, s Storage, slots, rank int, adapts func(te
 	wanted := map[string]bool{}
 	last := map[string]string{} // the array that the last tensors of a matrix were for
 	for t := range cfg.Tensors() {
-		if len(t.Shape) != 2 || !strings.HasPrefix(t.Array, layerPrefix) {
+		name := t.Array
+		switch {
+		case len(t.Shape) != 2:
+			continue
+		case strings.HasPrefix(t.Array, layerPrefix):
+			body, _, _ := loop.Body(t.Layer)
+			_, rest, _ := strings.Cut(strings.TrimPrefix(t.Array, layerPrefix), ".")
+			name = fmt.Sprintf("%s%d.%s", layerPrefix, body, rest)
+		case t.Part != arch.Embedding && t.Part != arch.Head:
 			continue
 		}
-		body, _, _ := loop.Body(t.Layer)
-		_, rest, _ := strings.Cut(strings.TrimPrefix(t.Array, layerPrefix), ".")
-		name := fmt.Sprintf("%s%d.%s", layerPrefix, body, rest)
 		if turns[name] == nil {
 			names = append(names, name)
 		}
@@ -78,6 +84,11 @@ func AdapterArrays(cfg models.Config, s Storage, slots, rank int, adapts func(te
 			DType: s.DType})
 		up.Name, up.up, up.format = name+".adapters.b", true, linear.Format{Matrix: linear.Matrix{Out: ranks, In: out,
 			DType: s.DType}} // its transpose: rows are ranks
+		if t := turns[name][0][0]; t.Part == arch.Embedding {
+			down.embeds, up.embeds = true, true
+			down.format = linear.NewFormat(s.Backend, linear.Matrix{Out: t.Shape[1], In: rank, DType: s.DType})
+			up.format = linear.Format{Matrix: linear.Matrix{Out: t.Shape[0], In: rank, DType: s.DType}}
+		}
 		for _, a := range []AdapterArray{down, up} {
 			one := a.format.Shape()
 			a.Shape = shapes.Make(one.DType, append([]int{slots * len(a.turns)}, one.Dimensions...)...)
@@ -117,6 +128,10 @@ func (a AdapterArray) Put(backend compute.Backend, flat any, slot int, from *ada
 			switch {
 			case err != nil:
 				return err
+			case ok && a.embeds:
+				if err := a.putEmbedding(backend, to, low); err != nil {
+					return err
+				}
 			case ok && a.up:
 				a.putTransposed(to, low, part*a.rank, column)
 			case ok:
@@ -129,6 +144,21 @@ func (a AdapterArray) Put(backend compute.Backend, flat any, slot int, from *ada
 		}
 	}
 	return nil
+}
+
+// putEmbedding writes scale * B, or A transposed, with rows of all ranks.
+func (a AdapterArray) putEmbedding(backend compute.Backend, to reflect.Value, low adapter.Low) error {
+	numbers := make([]float32, a.format.Out*a.rank)
+	for row := range a.format.Out {
+		for k := range low.Rank {
+			if a.up {
+				numbers[row*a.rank+k] = low.Scale * low.B[row*low.Rank+k]
+			} else {
+				numbers[row*a.rank+k] = low.A[k*a.format.Out+row]
+			}
+		}
+	}
+	return a.format.Pack(backend, to.Interface(), narrowed(numbers, a.format.DType), 0)
 }
 
 // putTransposed writes scale * B transposed, from a row and a column on.
@@ -186,16 +216,16 @@ func NewAdapters(arrays []AdapterArray, nodes []*Node) *Adapters {
 	return all
 }
 
-// WithAdapters returns weights whose layers have adapters.
+// WithAdapters returns weights that have adapters.
 func (w Weights) WithAdapters(all *Adapters) Weights {
 	w.adapters = all
 	return w
 }
 
-// adapting returns weights for tokens with adapters of these numbers, i32[T]: 1 is the one in the first slot, and 0
-// stands for none.
-func (w Weights) adapting(numbers *Node) Weights {
-	if w.adapters != nil {
+// Adapting returns weights for tokens with adapters of these numbers, i32[T]: 1 is the one in the first slot, and 0
+// stands for none. Numbers of nil leave the weights as they are.
+func (w Weights) Adapting(numbers *Node) Weights {
+	if w.adapters != nil && numbers != nil {
 		w.adapted = SubScalar(numbers, 1)
 	}
 	return w

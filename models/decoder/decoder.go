@@ -24,27 +24,28 @@ type Embedded struct {
 	Layers *Node // [T, layers*n]: the embeddings of each layer; nil if the model has none
 	// Short, i32[T], is 1 for tokens of sequences that use the short divisors of a longrope; nil if there are none.
 	Short *Node
-	// Adapters, i32[T], are the adapters of the tokens: see [Weights.WithAdapters]. nil if no token has one.
+	// Adapters, i32[T], are the adapters of the tokens: see [Weights.Adapting]. nil if no token has one.
 	Adapters *Node
 }
 
 // Embed looks up the embeddings of tokens, i32[T]. Padding may hold any token id: ids outside the vocabulary read an
-// arbitrary row. rows is as in [Hidden].
+// arbitrary row. adapters are those of the tokens, or nil. rows is as in [Hidden].
 //
 // If Hidden is in a loop, call Embed before the loop. Within it XLA may fuse a scale with the following sum, which
 // rounds differently.
-func Embed(cfg models.Config, w Weights, tokens, rows *Node) Embedded {
+func Embed(cfg models.Config, w Weights, tokens, adapters, rows *Node) Embedded {
+	w = w.Adapting(adapters)
 	split := splitOf(cfg, tokens)
 	all := body{cfg: split.Local(cfg), whole: cfg, split: split, rows: rows}
 	x := all.embed(w, tokens)
-	return Embedded{Hidden: x, Layers: all.layerEmbeddings(w, tokens, x)}
+	return Embedded{Hidden: x, Layers: all.layerEmbeddings(w, tokens, x), Adapters: adapters}
 }
 
 // EmbedAt is [Embed] of tokens of whole texts, to which an encoder adds the embeddings learned i32[T] of positions (see
 // [arch.Encoder.Learned]) and of kinds i32[T]; nil kinds are all 0.
 func EmbedAt(cfg models.Config, w Weights, tokens, learned, kinds, rows *Node) Embedded {
 	if !cfg.Encoder.Embeds() {
-		return Embed(cfg, w, tokens, rows)
+		return Embed(cfg, w, tokens, nil, rows)
 	}
 	all := body{cfg: cfg, whole: cfg, split: splitOf(cfg, tokens), rows: rows}
 	return Embedded{Hidden: all.embedEncoder(w, tokens, learned, kinds)}
@@ -117,9 +118,7 @@ func Hidden(cfg models.Config, w Weights, tokens Embedded, positions, rows *Node
 func run(cfg models.Config, w Weights, tokens Embedded, positions, rows *Node, state []*Node,
 	attention AttentionFunc, states StatesFunc, notes *recorder) (hidden *Node, after []*Node) {
 	split := splitOf(cfg, positions)
-	if tokens.Adapters != nil {
-		w = w.adapting(tokens.Adapters)
-	}
+	w = w.Adapting(tokens.Adapters)
 	all := body{cfg: split.Local(cfg), whole: cfg, split: split, rows: rows,
 		turns: rotary(cfg, positions, tokens.Short), firstKeys: w.nodes[firstKeysName], group: w.nodes[groupName]}
 	x, state := eachLayer(cfg, w, tokens.Hidden, state, func(current Layer, w Weights, x *Node, state []*Node) (*Node,

@@ -100,7 +100,7 @@ func scorerOf(t *testing.T, ckpt *models.Checkpoint, s decoder.Storage) func(pro
 	exec, err := NewExec(b, func(in []*Node) *Node {
 		tokens, last, w := in[0], in[1], decoder.NewWeights(arrays, in[2:])
 		rows := Scalar(tokens.Graph(), dtypes.Int32, padded)
-		hidden, _ := decoder.Hidden(ckpt.Config, w, decoder.Embed(ckpt.Config, w, tokens, rows),
+		hidden, _ := decoder.Hidden(ckpt.Config, w, decoder.Embed(ckpt.Config, w, tokens, nil, rows),
 			Iota(tokens.Graph(), tokens.Shape(), 0), rows, states(tokens.Graph(), ckpt.Config), dense(ckpt.Config),
 			oneSequence(tokens.Graph()))
 		return decoder.Logits(ckpt.Config, w, Gather(hidden, Reshape(last, 1, 1)),

@@ -15,6 +15,9 @@ import (
 // embed returns the embeddings of tokens [T, hidden].
 func (b body) embed(w Weights, tokens *Node) *Node {
 	x := lookUp(b.split, w, arch.Embedding, tokens, b.rows)
+	if a := w.adaptersOf(string(arch.Embedding)); a != nil {
+		x = a.Rows(x, tokens, b.rows)
+	}
 	if b.cfg.EmbeddingScale > 0 {
 		x = MulScalar(x, b.cfg.EmbeddingScale)
 	}

@@ -192,7 +192,7 @@ func allScores(t *testing.T, ckpt *models.Checkpoint) func(tokens []int32) []flo
 	exec, err := NewExec(b, func(in []*Node) *Node {
 		g, weights := in[0].Graph(), decoder.NewWeights(arrays, in[1:])
 		rows := Scalar(g, dtypes.Int32, padded)
-		hidden, _ := decoder.Hidden(ckpt.Config, weights, decoder.Embed(ckpt.Config, weights, in[0], rows),
+		hidden, _ := decoder.Hidden(ckpt.Config, weights, decoder.Embed(ckpt.Config, weights, in[0], nil, rows),
 			Iota(g, in[0].Shape(), 0), rows, states(g, ckpt.Config), dense(ckpt.Config), oneSequence(g))
 		return decoder.Logits(ckpt.Config, weights, hidden, rows)
 	})

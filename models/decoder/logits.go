@@ -60,13 +60,15 @@ func ByRows[T any](cfg models.Config, w Weights, hidden, count *Node, f func(log
 	})
 }
 
-// headOf returns the product of hidden states and the head: the scores of the device's part of the vocabulary.
+// headOf returns the product of hidden states and the head: the scores of the device's part of the vocabulary. Rows may
+// have adapters on one device: see [Weights.Adapting].
 func headOf(cfg models.Config, w Weights, hidden, rows *Node) *Node {
 	head := arch.Head
 	if cfg.TieEmbeddings {
 		head = arch.Embedding
 	}
-	return linear.Apply(hidden, w.matrix(string(head)), linear.Options{Rows: rows, Float32: true})
+	return linear.Apply(hidden, w.matrix(string(head)), linear.Options{Rows: rows, Float32: true,
+		Adapters: w.adaptersOf(string(head))})
 }
 
 // capped returns the scores of the vocabulary's tokens, divided and capped as the model has it.

@@ -92,7 +92,7 @@ func lossOf(t *testing.T, ckpt *models.Checkpoint, s decoder.Storage) func(ids [
 		tokens, next := in[0], in[1]
 		g, w := tokens.Graph(), decoder.NewWeights(arrays, in[2:])
 		rows := Scalar(g, dtypes.Int32, window)
-		hidden, _ := decoder.Hidden(ckpt.Config, w, decoder.Embed(ckpt.Config, w, tokens, rows),
+		hidden, _ := decoder.Hidden(ckpt.Config, w, decoder.Embed(ckpt.Config, w, tokens, nil, rows),
 			Iota(g, tokens.Shape(), 0), rows, nil, dense(ckpt.Config), nil)
 		logits := decoder.Logits(ckpt.Config, w, hidden, rows)
 		chosen := Equal(Iota(g, shapes.Make(dtypes.Int32, window, ckpt.Config.VocabSize), 1),

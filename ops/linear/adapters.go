@@ -46,6 +46,21 @@ func (a *Adapters) inner(x, rows *Node) *Node {
 	return control.Composite("low_rank", map[string]any{"in": a.Down.In, "rank": a.Down.Out}, inputs, results, plain)[0]
 }
 
+// Rows is x [T, In], rows of a matrix by their numbers ids i32[T] (see [Rows]), plus what pairs add to the rows that
+// have one: the same row of Up, which is [N, Out, ranks] here, times Down, whose format is of [In, ranks].
+func (a *Adapters) Rows(x, ids, rows *Node) *Node {
+	g, t, n, out := x.Graph(), x.Shape().Dimensions[0], a.count(), a.Up.Shape().Dimensions[1]
+	if rows == nil {
+		rows = Scalar(g, dtypes.Int32, float64(t))
+	}
+	zeros := ZerosLike(a.Of)
+	has := LogicalAnd(GreaterOrEqual(a.Of, zeros), LessThan(a.Of, full(g, n, t)))
+	place := Add(MulScalar(a.Of, float64(out)), Min(Max(ids, zeros), full(g, out-1, t)))
+	ranks := Gather(Reshape(a.Up, n*out, a.Down.In), InsertAxes(Where(has, place, zeros), -1))
+	y := ConvertDType(Add(ConvertDType(x, dtypes.Float32), a.inner(ranks, rows)), x.DType())
+	return Where(BroadcastToDims(InsertAxes(has, -1), x.Shape().Dimensions...), y, x)
+}
+
 // lowRankScratch is what the kernel needs, in float32 numbers.
 func lowRankScratch(t, n, in, rank int) int {
 	const least = 8 // rows of a block, unless an adapter has fewer

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -204,19 +205,23 @@ func lowRankResult(t *testing.T, backend compute.Backend, l *lowRank, base, down
 	if plain { // all parameters are used
 		y = Add(y, ConvertDType(MulScalar(ReduceAllSum(ConvertDType(nodes["of"], dtypes.Float32)), 0), y.DType()))
 	}
+	return numbersOf(t, backend, g, y, map[*Node]any{nodes["x"]: x, nodes["w"]: w, nodes["a"]: a, nodes["b"]: b,
+		nodes["of"]: l.of})
+}
+
+// numbersOf runs a graph, and returns y.
+func numbersOf(t *testing.T, backend compute.Backend, g *Graph, y *Node, inputs map[*Node]any) []float32 {
+	t.Helper()
 	if err := g.Compile(ConvertDType(y, dtypes.Float32)); err != nil {
 		t.Fatal(err)
 	}
-	var buffers []compute.Buffer
-	for _, one := range []struct {
-		flat any
-		node *Node
-	}{{x, nodes["x"]}, {w, nodes["w"]}, {a, nodes["a"]}, {b, nodes["b"]}, {l.of, nodes["of"]}} {
-		buffer, err := backend.BufferFromFlatData(0, one.flat, one.node.Shape())
+	buffers := make([]compute.Buffer, len(inputs))
+	for node, flat := range inputs {
+		buffer, err := backend.BufferFromFlatData(0, flat, node.Shape())
 		if err != nil {
 			t.Fatal(err)
 		}
-		buffers = append(buffers, buffer)
+		buffers[node.GetParameterHandle()] = buffer
 	}
 	out, err := g.Executable().Execute(buffers, make([]bool, len(buffers)), 0)
 	if err != nil {
@@ -230,4 +235,112 @@ func lowRankResult(t *testing.T, backend compute.Backend, l *lowRank, base, down
 		_ = buffer.Finalize()
 	}
 	return result
+}
+
+// lookUp is rows of a matrix [vocabulary, width] with adapters, of random numbers.
+type lookUp struct {
+	t, vocabulary, width, rank, pairs int
+	dtype                             dtypes.DType
+	x, down, up                       []float32 // down is [pairs, width, rank], and up [pairs, vocabulary, rank]
+	ids, of                           []int32
+}
+
+func newLookUp(t, vocabulary, width, rank, pairs int, dtype dtypes.DType) lookUp {
+	l := lookUp{t: t, vocabulary: vocabulary, width: width, rank: rank, pairs: pairs, dtype: dtype}
+	rng := rand.New(rand.NewPCG(uint64(t*vocabulary), uint64(width*rank)))
+	random := func(n int) []float32 {
+		list := make([]float32, n)
+		for i := range list {
+			list[i] = float32(rng.NormFloat64())
+		}
+		return widened(flat(list, dtype))
+	}
+	l.x, l.down, l.up = random(t*width), random(pairs*width*rank), random(pairs*vocabulary*rank)
+	for range t {
+		l.ids, l.of = append(l.ids, int32(rng.IntN(vocabulary))), append(l.of, int32(rng.IntN(pairs+1))-1)
+	}
+	l.ids[t-1] = -1 // padding
+	return l
+}
+
+// among is the same adapters among as many more, in another order and with more ranks, which are 0.
+func (l lookUp) among() lookUp {
+	m := l
+	m.rank, m.pairs, m.of = 3*l.rank, 2*l.pairs, slices.Clone(l.of)
+	widen := func(x []float32, rows int) []float32 {
+		list := make([]float32, m.pairs*rows*m.rank)
+		for i := range l.pairs * rows {
+			to := (m.pairs-1-i/rows)*rows + i%rows
+			copy(list[to*m.rank:], x[i*l.rank:(i+1)*l.rank])
+		}
+		return list
+	}
+	m.down, m.up = widen(l.down, l.width), widen(l.up, l.vocabulary)
+	for i, of := range l.of {
+		if of >= 0 {
+			m.of[i] = int32(m.pairs) - 1 - of
+		}
+	}
+	return m
+}
+
+func (l lookUp) run(t *testing.T, backend compute.Backend) []float32 {
+	t.Helper()
+	g := NewGraph(backend, "rows")
+	defer g.Finalize()
+	down := linear.NewFormat(backend, linear.Matrix{Out: l.width, In: l.rank, DType: l.dtype})
+	one := down.Shape()
+	packed := reflect.ValueOf(flat(make([]float32, l.pairs*one.Size()), l.dtype))
+	for i := range l.pairs {
+		numbers := flat(l.down[i*l.width*l.rank:(i+1)*l.width*l.rank], l.dtype)
+		if err := down.Pack(backend, packed.Slice(i*one.Size(), (i+1)*one.Size()).Interface(), numbers, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	x, ids := Parameter(g, "x", shapes.Make(l.dtype, l.t, l.width)), Parameter(g, "ids", shapes.Make(dtypes.Int32, l.t))
+	a := Parameter(g, "a", shapes.Make(one.DType, append([]int{l.pairs}, one.Dimensions...)...))
+	b := Parameter(g, "b", shapes.Make(l.dtype, l.pairs, l.vocabulary, l.rank))
+	of := Parameter(g, "of", shapes.Make(dtypes.Int32, l.t))
+	all := linear.Adapters{Down: linear.NewWeight(down, func(string) *Node { return a }), Up: b, Of: of}
+	return numbersOf(t, backend, g, all.Rows(x, ids, nil), map[*Node]any{x: flat(l.x, l.dtype), ids: l.ids,
+		a: packed.Interface(), b: flat(l.up, l.dtype), of: l.of})
+}
+
+// A row of embeddings has what its adapter adds to it, whichever other adapters there are and whatever their ranks; a
+// row without one is the same bytes.
+func TestAdaptersOfRows(t *testing.T) {
+	for _, dtype := range []dtypes.DType{dtypes.Float32, dtypes.BFloat16} {
+		for _, l := range []lookUp{newLookUp(1, 5, 32, 16, 1, dtype), newLookUp(9, 40, 33, 16, 3, dtype),
+			newLookUp(70, 300, 96, 32, 4, dtype)} {
+			for name, backend := range map[string]compute.Backend{"kernels": testenv.XLA(t),
+				"plain": testenv.XLAWithoutKernels(t)} {
+				t.Run(fmt.Sprintf("%s %d of [%d, %d], %s", dtype, l.t, l.vocabulary, l.width, name),
+					func(t *testing.T) { checkLookUp(t, backend, l) })
+			}
+		}
+	}
+}
+
+func checkLookUp(t *testing.T, backend compute.Backend, l lookUp) {
+	got := l.run(t, backend)
+	for i, y := range got {
+		row, column := i/l.width, i%l.width
+		of := int(l.of[row])
+		want, tolerance := float64(l.x[i]), 0.0
+		if of >= 0 {
+			id := max(0, int(l.ids[row]))
+			for k := range l.rank {
+				want += float64(l.up[(of*l.vocabulary+id)*l.rank+k]) * float64(l.down[(of*l.width+column)*l.rank+k])
+			}
+			if tolerance = 1e-5 * (10 + math.Abs(want)); l.dtype == dtypes.BFloat16 {
+				tolerance = math.Abs(want)/256 + 1e-4
+			}
+		}
+		if math.Abs(float64(y)-want) > tolerance {
+			t.Fatalf("row %d with adapter %d, column %d: %v, want %v", row, of, column, y, want)
+		}
+	}
+	if !slices.Equal(got, l.among().run(t, backend)) {
+		t.Error("rows depend on which other adapters there are")
+	}
 }
