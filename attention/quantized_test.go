@@ -214,3 +214,14 @@ func TestQuantizedFlat(t *testing.T) {
 		check(t, forms(t)[1], s.decode(), dtypes.Float32, 2e-5, []ragged{{96, 1}, {1, 1}, {64, 1}, {33, 1}})
 	}
 }
+
+// Kernels for TPUs read floats only, so caches of 8 bits have the flat form there.
+func TestQuantizedLayoutsForTPU(t *testing.T) {
+	for _, dtype := range []dtypes.DType{dtypes.Int8, dtypes.F8E4M3FN} {
+		l := attention.PagedLayout(4, 64, 4, 128, dtype)
+		step := attention.Step{Tokens: 8, Seqs: 8, PagesPerSeq: 2, Heads: 8, DType: dtypes.BFloat16}
+		if l = l.ForTPU(nil, step); !l.Flat || l.Packed != 0 {
+			t.Errorf("%s: %+v", dtype, l)
+		}
+	}
+}

@@ -28,11 +28,11 @@ type Step struct {
 // there, or the compiler transposes the whole cache and back. So are quantized ones.
 func (l Layout) ForTPU(backend compute.Backend, steps ...Step) Layout {
 	packed := l
-	packed.Packed = 4 / l.DType.Size()
 	l.Flat = l.Quantized() || l.HeadDim%tpuLanes != 0
 	if len(steps) == 0 || !l.format().canBePacked() {
 		return l
 	}
+	packed.Packed = 4 / l.DType.Size()
 	for _, s := range steps {
 		if s.Stored || !packed.hasKernel(backend, s) {
 			return l
