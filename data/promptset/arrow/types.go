@@ -120,7 +120,7 @@ func leafOf(f arrow.Field, typ arrow.DataType) (parquet.Type, error) {
 		return parquet.FixedLenByteArrayType(t.ByteWidth), nil
 	case arrow.DecimalType:
 		p, s := int(t.GetPrecision()), int(t.GetScale())
-		if p < 1 || s < 0 || s > p {
+		if p < 1 || p > mostDigits || s < 0 || s > p {
 			break
 		}
 		return parquet.Decimal(s, p, parquet.FixedLenByteArrayType(decimalSize(p))).Type(), nil
@@ -147,6 +147,9 @@ func parquetUnit(u arrow.TimeUnit) parquet.TimeUnit {
 	}
 	return parquet.Millisecond
 }
+
+// mostDigits are the digits of Arrow's widest decimal. A damaged file may claim any number.
+const mostDigits = 76
 
 // decimalSize returns how many bytes can hold every number with so many digits.
 func decimalSize(precision int) int {

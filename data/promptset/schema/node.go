@@ -173,8 +173,9 @@ func (n *Node) IsMap() bool {
 	return ok
 }
 
+// IsList reports whether n is the outer group of a list. A repeated node never is: it is its own [Node.Element].
 func (n *Node) IsList() bool {
-	if n.IsLeaf {
+	if n.IsLeaf || n.Rep == Repeated {
 		return false
 	}
 	lt := n.Type.LogicalType()
