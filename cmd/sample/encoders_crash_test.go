@@ -36,7 +36,7 @@ func newEncoderJob(t *testing.T, task, model string, rows int, row func(i int) m
 }
 
 // Jobs of vectors, of labels of tokens, of rankings and of several outputs of a row, with real models, are killed at
-// random moments and started again: their files are those of jobs that nothing disturbed.
+// random moments and started again: their files equal the files of undisturbed jobs.
 func TestEncodersKilledAtRandom(t *testing.T) {
 	rows, kills := 800, 50
 	if testing.Short() {

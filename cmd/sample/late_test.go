@@ -14,8 +14,8 @@ import (
 	"github.com/quire/quire/internal/testenv"
 )
 
-// The vectors of tokens are those of sentence-transformers' MultiVectorEncoder, for queries and documents, of
-// checkpoints in each of the forms that these are saved in: see scripts/oracle/tiny_late.py.
+// The vectors of tokens equal sentence-transformers' MultiVectorEncoder's, for queries and documents, of checkpoints in
+// each of the forms that these are saved in: see scripts/oracle/tiny_late.py.
 func TestVectorsOfTokens(t *testing.T) {
 	path, err := exec.LookPath("real-sample")
 	if err != nil {

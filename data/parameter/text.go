@@ -20,7 +20,7 @@ type Text struct {
 	// ToolChoice is "auto"; "none": the template gets no tools, and calls in the completion are not parsed;
 	// "required": the completion is calls; or a JSON object in OpenAI's form that names the function to call.
 	ToolChoice string
-	// ParallelToolCalls allows several calls in a completion, where the tool to call is not named.
+	// ParallelToolCalls allows several calls in a completion, unless the tool to call is named.
 	ParallelToolCalls bool
 	// AddGenerationPrompt ends the prompt with the opening of the answer. With ContinueFinalMessage, the prompt ends
 	// with the text of the last message instead.

@@ -24,7 +24,7 @@ func (a *Adapter) ForRows(base *models.Checkpoint) error {
 	return a.checkCopies(base)
 }
 
-// checkCopies returns an error unless the base's own matrices in the adapter's file are those of the base.
+// checkCopies returns an error unless the base's own matrices in the adapter's file equal the base's.
 func (a *Adapter) checkCopies(base *models.Checkpoint) error {
 	for name, t := range a.copies {
 		if err := isCopy(t, base, name); err != nil {

@@ -96,7 +96,7 @@ func (r *recorder) put(state []*Node, place int, turn, x *Node) []*Node {
 	if turn != nil {
 		turns = r.loop.Turns
 	}
-	wanted, found := make([]int32, turns), false // by turn, where the array has it
+	wanted, found := make([]int32, turns), false // by turn, if the array has it
 	for i := range wanted {
 		n := place + i*r.loop.Period
 		at := slices.Index(r.places, n)

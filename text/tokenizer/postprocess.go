@@ -14,8 +14,8 @@ type frame struct {
 	trim          trim
 }
 
-// trim is how a post-processor changes which characters a token of bytes stands for: those of spaces are left out, but
-// for a space that the pre-tokenizer added.
+// trim is how a post-processor changes which characters a token of bytes stands for: characters of spaces are left out,
+// but for a space that the pre-tokenizer added.
 type trim struct{ spaces, added bool }
 
 type postJSON struct {
