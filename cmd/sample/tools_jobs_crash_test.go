@@ -66,21 +66,8 @@ done`})
 				"regex")}
 		timing := process.Timing{RestartPause: time.Microsecond, Journal: journal.Options{
 			SyncBytes: int64(number("sync bytes", 1, 500)), SegmentBytes: int64(number("segment bytes", 100, 5000))}}
-		whole := &lives{args: append(slices.Clone(args), "-n", strconv.Itoa(most)), timing: timing, mem: vfs.NewMem(),
-			failAfter: -1}
-		if _, err := whole.run(nil); err != nil {
-			t.Fatal(err)
-		}
-		want := cutAt(t, whole.visible(t), until)
-		args = append(args, "--until", strconv.Itoa(until), "--max-n", strconv.Itoa(most))
-		undisturbed := &lives{args: args, timing: timing, mem: vfs.NewMem(), failAfter: -1}
-		operations := 0
-		if _, err := undisturbed.run(func(vfs.Op) error { operations++; return nil }); err != nil {
-			t.Fatal(err)
-		}
-		if got := linesOf(undisturbed.visible(t)); got != want {
-			t.Fatalf("the job wrote\n%s, and the whole job cut is\n%s", got, want)
-		}
+		undisturbed, want, operations := runUndisturbed(t, args, timing, until, most)
+		args = undisturbed.args
 		if err := os.Remove(asked); err != nil {
 			t.Fatal(err)
 		}

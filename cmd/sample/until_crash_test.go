@@ -106,21 +106,8 @@ func TestFaultsOfVerdicts(t *testing.T) {
 		}
 		timing := process.Timing{RestartPause: time.Microsecond, Journal: journal.Options{
 			SyncBytes: int64(number("sync bytes", 1, 500)), SegmentBytes: int64(number("segment bytes", 100, 5000))}}
-		whole := &lives{args: append(slices.Clone(args), "-n", strconv.Itoa(most)), timing: timing, mem: vfs.NewMem(),
-			failAfter: -1}
-		if _, err := whole.run(nil); err != nil {
-			t.Fatal(err)
-		}
-		want := cutAt(t, whole.visible(t), until)
-		args = append(args, "--until", strconv.Itoa(until), "--max-n", strconv.Itoa(most))
-		undisturbed := &lives{args: args, timing: timing, mem: vfs.NewMem(), failAfter: -1}
-		operations := 0
-		if _, err := undisturbed.run(func(vfs.Op) error { operations++; return nil }); err != nil {
-			t.Fatal(err)
-		}
-		if got := linesOf(undisturbed.visible(t)); got != want {
-			t.Fatalf("the job wrote\n%s, and the whole job cut is\n%s", got, want)
-		}
+		undisturbed, _, operations := runUndisturbed(t, args, timing, until, most)
+		args = undisturbed.args
 		parts := undisturbed.visible(t)
 		l := &lives{args: args, timing: timing, mem: vfs.NewMem()}
 		for range number("lives", 1, 4) {
@@ -229,4 +216,25 @@ func (j *crashJob) parts(t *testing.T, output string) map[string]string {
 		all[strings.TrimPrefix(name, "/")] = text
 	}
 	return all
+}
+
+// runUndisturbed runs a job that ends rows at their until-th accepted completion of most, and returns it, what it wrote
+// and how many operations on files it took. The job must write the whole job of most completions, cut.
+func runUndisturbed(t *rapid.T, args []string, timing process.Timing, until, most int) (job *lives, want string,
+	operations int) {
+	whole := &lives{args: append(slices.Clone(args), "-n", strconv.Itoa(most)), timing: timing, mem: vfs.NewMem(),
+		failAfter: -1}
+	if _, err := whole.run(nil); err != nil {
+		t.Fatal(err)
+	}
+	want = cutAt(t, whole.visible(t), until)
+	job = &lives{args: append(slices.Clone(args), "--until", strconv.Itoa(until), "--max-n", strconv.Itoa(most)),
+		timing: timing, mem: vfs.NewMem(), failAfter: -1}
+	if _, err := job.run(func(vfs.Op) error { operations++; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if got := linesOf(job.visible(t)); got != want {
+		t.Fatalf("the job wrote\n%s, and the whole job cut is\n%s", got, want)
+	}
+	return job, want, operations
 }
