@@ -12,8 +12,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"pgregory.net/rapid"
 
-	"github.com/quire/quire/backend/setup"
-	"github.com/quire/quire/backend/xla"
+	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/ops/tree"
 	"github.com/quire/quire/pagetable"
 )
@@ -205,16 +204,5 @@ func oldestGo(t *rapid.T, refs, ages []int32, after *pagetable.Host) (gone int) 
 
 func onBackends(t *testing.T, test func(t *testing.T, backend compute.Backend)) {
 	t.Run("go", func(t *testing.T) { test(t, gobackend.GetBackend()) })
-	t.Run("xla", func(t *testing.T) {
-		plugin, err := setup.FindPlugin("cpu")
-		if err != nil {
-			t.Fatal(err)
-		}
-		backend, err := xla.New(xla.Options{Plugin: plugin})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer backend.Finalize()
-		test(t, backend)
-	})
+	t.Run("xla", func(t *testing.T) { test(t, testenv.XLA(t)) })
 }

@@ -10,6 +10,7 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
+	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/ops/control"
 	"github.com/quire/quire/ops/tree"
 	"github.com/quire/quire/seqtable"
@@ -20,7 +21,7 @@ import (
 // verb, in place, without the cost of calling a program. State before each: every slot but one used, with half of its
 // pages.
 func BenchmarkVerbs(b *testing.B) {
-	backend := xlaBackend(b)
+	backend := testenv.XLA(b)
 	for _, z := range []sizes{
 		{slots: 64, pagesPerSeq: 32, pageSize: 16, pages: 4096, queue: 4096, tokens: 64, maxSeqs: 64, clones: 4},
 		{slots: 64, pagesPerSeq: 32, pageSize: 16, pages: 4096, queue: 4096, tokens: 512, maxSeqs: 64, clones: 4},

@@ -11,8 +11,7 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
-	"github.com/quire/quire/backend/setup"
-	"github.com/quire/quire/backend/xla"
+	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/ops/tree"
 	"github.com/quire/quire/pagetable"
 	"github.com/quire/quire/seqtable"
@@ -29,21 +28,7 @@ func onBackends(t *testing.T, test func(t *testing.T, backend compute.Backend)) 
 		}
 		test(t, backend)
 	})
-	t.Run("xla", func(t *testing.T) { test(t, xlaBackend(t)) })
-}
-
-func xlaBackend(t testing.TB) *xla.Backend {
-	t.Helper()
-	plugin, err := setup.FindPlugin("cpu")
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := xla.New(xla.Options{Plugin: plugin})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(b.Finalize)
-	return b
+	t.Run("xla", func(t *testing.T) { test(t, testenv.XLA(t)) })
 }
 
 // state is the three tables together, as the engine holds them.

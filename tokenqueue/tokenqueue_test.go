@@ -11,8 +11,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"pgregory.net/rapid"
 
-	"github.com/quire/quire/backend/setup"
-	"github.com/quire/quire/backend/xla"
+	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/ops/tree"
 	"github.com/quire/quire/tokenqueue"
 )
@@ -115,16 +114,5 @@ func TestAgainstHost(t *testing.T) {
 
 func onBackends(t *testing.T, test func(t *testing.T, backend compute.Backend)) {
 	t.Run("go", func(t *testing.T) { test(t, gobackend.GetBackend()) })
-	t.Run("xla", func(t *testing.T) {
-		plugin, err := setup.FindPlugin("cpu")
-		if err != nil {
-			t.Fatal(err)
-		}
-		backend, err := xla.New(xla.Options{Plugin: plugin})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer backend.Finalize()
-		test(t, backend)
-	})
+	t.Run("xla", func(t *testing.T) { test(t, testenv.XLA(t)) })
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/quire/quire/backend/setup"
 	"github.com/quire/quire/backend/xla"
+	"github.com/quire/quire/internal/testenv"
 )
 
 // cpuPlugin returns the XLA:CPU plugin, which `make test` fetches.
@@ -31,5 +32,5 @@ func newBackend(t testing.TB, o xla.Options) *xla.Backend {
 }
 
 func TestCompliance(t *testing.T) {
-	backendtest.RunAll(t, newBackend(t, xla.Options{}), nil)
+	backendtest.RunAll(t, testenv.XLA(t), nil)
 }
