@@ -6,11 +6,14 @@
     bench/bfcl.py --bfcl bfcl [--sample bin/sample] [--model qwen] [--rows 40]
         [--categories simple_python,multiple,parallel] [--tool-choice auto] [--example] [--no-strict]
         [--out FOLDER] [flags of sample run]
+    bench/bfcl.py --bfcl bfcl --vllm PYTHON --model FOLDER ... [flags of vLLM]
+
+With --vllm the rows run on the vLLM of that Python (bench/peers/setup.sh), as a file of OpenAI's Batch API.
 
 Prints a row of Markdown for each category: rows, rows with calls, calls, calls whose arguments are JSON of the tool's
 schema, and rows that BFCL's own checker of syntax trees accepts. It fails if a call of strict tools does not fit.
 """
-import argparse, json, re, subprocess, sys, tempfile, types
+import argparse, json, os, re, subprocess, sys, tempfile, types
 from pathlib import Path
 
 # Types of BFCL, which are Python's, as types of JSON Schema: as the package's GORILLA_TO_OPENAPI has them.
@@ -66,13 +69,15 @@ def checker(folder):
 
 
 def run(o, category, rows, extra):
+    """The results of rows by id: tool_calls, finish_reason and text."""
     out = Path(o.out or tempfile.mkdtemp()) / category
     out.mkdir(parents=True, exist_ok=True)
+    asked = [{"id": r["id"], "messages": EXAMPLE * o.example + r["question"][0],
+              "tools": [function(t, o.strict) for t in r["function"]]} for r in rows]
+    if o.vllm:
+        return run_vllm(o, out, asked, extra)
     with open(out / "in.jsonl", "w") as f:
-        for r in rows:
-            tools = [function(t, o.strict) for t in r["function"]]
-            messages = EXAMPLE * o.example + r["question"][0]
-            f.write(json.dumps({"id": r["id"], "messages": messages, "tools": tools}) + "\n")
+        f.writelines(json.dumps(row) + "\n" for row in asked)
     # The calls of the only turn are not made: no command answers them.
     subprocess.run([o.sample, "run", "-q", "-m", o.model, "-i", out / "in.jsonl", "-o", out / "out", "--format",
                     "jsonl", "--tool-command", "false", "--max-turns", "1", "--columns", "tool_calls", "--tool-choice",
@@ -80,10 +85,30 @@ def run(o, category, rows, extra):
     return {r["id"]: r for part in sorted((out / "out").glob("part-*.jsonl")) for r in lines(part)}
 
 
+def run_vllm(o, out, asked, extra):
+    with open(out / "in.jsonl", "w") as f:
+        for row in asked:
+            body = {"model": o.model, "messages": row["messages"], "tools": row["tools"], "tool_choice": o.tool_choice,
+                    "temperature": 0, "max_tokens": 256}
+            f.write(json.dumps({"custom_id": row["id"], "method": "POST", "url": "/v1/chat/completions",
+                                "body": body}) + "\n")
+    subprocess.run([o.vllm, "-m", "vllm.entrypoints.openai.run_batch", "-i", out / "in.jsonl", "-o", out / "out.jsonl",
+                    "--model", o.model, "--enable-auto-tool-choice", "--tool-call-parser", "hermes", *extra],
+                   check=True, env={"VLLM_CPU_KVCACHE_SPACE": "4", "VLLM_NO_USAGE_STATS": "1", **os.environ})
+    made = {}
+    for line in lines(out / "out.jsonl"):
+        choice = line["response"]["body"]["choices"][0]
+        message = choice["message"]
+        made[line["custom_id"]] = {"tool_calls": json.dumps(message.get("tool_calls") or []),
+                                   "finish_reason": choice["finish_reason"], "text": message["content"] or ""}
+    return made
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--bfcl", type=Path, required=True)
     p.add_argument("--sample", default="bin/sample")
+    p.add_argument("--vllm", metavar="PYTHON", help="run the rows on vLLM")
     p.add_argument("--model", default="qwen")
     p.add_argument("--rows", type=int, default=40)
     p.add_argument("--categories", default="simple_python,multiple,parallel")
@@ -123,7 +148,7 @@ def main():
             right += bool(made) and valid(r["function"], made, answers[r["id"]], category)
         bad += calls - fit
         print(f"| {category} | {len(rows)} | {cut} | {calling} | {calls} | {fit} | {right} |", flush=True)
-    sys.exit(o.strict and bad > 0)
+    sys.exit(o.strict and not o.vllm and bad > 0)
 
 
 main()

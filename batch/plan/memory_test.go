@@ -18,13 +18,13 @@ import (
 )
 
 // limited is the processor as an accelerator with so many bytes of memory.
-func limited(t *testing.T, memory int64) *xla.Backend {
+func limited(t *testing.T, cache string, memory int64) *xla.Backend {
 	t.Helper()
 	real, err := setup.FindPlugin("cpu")
 	if err != nil {
 		t.Skip(`the CPU plugin is not installed ("sample setup" fetches it)`)
 	}
-	b, err := xla.New(xla.Options{CacheDir: testenv.Programs(t),
+	b, err := xla.New(xla.Options{CacheDir: cache,
 		Plugin: fakeplugin.New(t, "real="+real, "platform=fake", fmt.Sprintf("memory=%d", memory))})
 	if err != nil {
 		t.Fatal(err)
@@ -90,13 +90,14 @@ func swaps(t *testing.T, c engine.Config) (moved int, err error) {
 // On a device of exactly the bytes of the plan a job swaps, ends, and is run again. With less memory than the blocks on
 // their way take, it fails: the plan counts nothing that is not needed.
 func TestPlannedMemoryHolds(t *testing.T) {
-	c := smallPool(t)
-	r := planned(t, c, limited(t, 1<<30))
+	testenv.Slow(t)
+	c, cache := smallPool(t), t.TempDir()
+	r := planned(t, c, limited(t, cache, 1<<30))
 	sum := r.Weights + r.KV + r.Tables + r.Temporary + r.Code + r.Staging + r.LaterFeatures + r.Rest
 	if sum != r.Total || r.Staging == 0 || r.Rest < 0 {
 		t.Errorf("the parts are %d bytes: %+v", sum, r)
 	}
-	c.Backend = limited(t, r.Total-r.LaterFeatures)
+	c.Backend = limited(t, cache, r.Total-r.LaterFeatures)
 	moved, err := swaps(t, c)
 	if err != nil {
 		t.Errorf("on a device of the planned %d bytes: %v", r.Total, err)
@@ -104,7 +105,7 @@ func TestPlannedMemoryHolds(t *testing.T) {
 	if moved == 0 {
 		t.Error("no sequence was moved: the test does not reach what it is for")
 	}
-	c.Backend = limited(t, r.Total-r.LaterFeatures-r.Staging)
+	c.Backend = limited(t, cache, r.Total-r.LaterFeatures-r.Staging)
 	var oom *xla.OutOfMemoryError
 	if _, err := swaps(t, c); !errors.As(err, &oom) {
 		t.Errorf("without room for blocks on their way: %v", err)
@@ -114,20 +115,20 @@ func TestPlannedMemoryHolds(t *testing.T) {
 // So does the memory that the search finds, and the engine's own default.
 func TestFoundMemoryHolds(t *testing.T) {
 	testenv.Slow(t)
-	c := smallPool(t)
-	device := planned(t, c, limited(t, 1<<30)).Total
+	c, cache := smallPool(t), t.TempDir()
+	device := planned(t, c, limited(t, cache, 1<<30)).Total
 	c.KVMemory = 0
-	r := planned(t, c, limited(t, device))
+	r := planned(t, c, limited(t, cache, device))
 	if r.Total > device || r.Pages < r.Plan.PagesPerSeq {
 		t.Errorf("on a device of %d bytes %d are planned, with %d pages", device, r.Total, r.Pages)
 	}
-	c.Backend = limited(t, r.Total)
+	c.Backend = limited(t, cache, r.Total)
 	c.KVMemory = r.KV
 	if _, err := swaps(t, c); err != nil {
 		t.Errorf("on a device of the planned %d bytes: %v", r.Total, err)
 	}
 	const large = 1 << 30
-	c.Backend, c.KVMemory, c.MaxSeqs = limited(t, large), 0, 0
+	c.Backend, c.KVMemory, c.MaxSeqs = limited(t, cache, large), 0, 0
 	moved, err := swaps(t, c)
 	if err != nil {
 		t.Errorf("by default on a device of %d bytes: %v", large, err)

@@ -36,27 +36,14 @@ func newXLA(devices int, o xla.Options) (_ *xla.Backend, err error) {
 	if o.Plugin, err = setup.FindPlugin("cpu"); err != nil {
 		return nil, err
 	}
-	if o.CacheDir, err = programs(); err != nil {
+	// The compiler takes most of a test's time, so programs are kept between runs of the tests.
+	cache, err := setup.CacheDir()
+	if err != nil {
 		return nil, err
 	}
-	o.Platform, o.ClientOptions, o.KeepLoaded = "cpu", map[string]any{"cpu_device_count": devices}, 20
+	o.Platform, o.ClientOptions = "cpu", map[string]any{"cpu_device_count": devices}
+	o.CacheDir, o.KeepLoaded = filepath.Join(cache, "test-executables"), 20
 	return xla.New(o)
-}
-
-// programs is where the programs of tests are kept between runs: the compiler takes most of their time.
-func programs() (string, error) {
-	cache, err := setup.CacheDir()
-	return filepath.Join(cache, "test-executables"), err
-}
-
-// Programs returns the folder of compiled programs that tests share, for a backend of a test's own.
-func Programs(t testing.TB) string {
-	t.Helper()
-	folder, err := programs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return folder
 }
 
 // ownXLA is newXLA for one test.
