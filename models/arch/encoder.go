@@ -96,6 +96,7 @@ func (e Encoder) tensors(c *Config) (list []Tensor) {
 	}
 	if e.Buckets > 0 {
 		add(NameBuckets, "score_bias.weight", Buckets, e.Buckets, c.NumHeads)
+		list[len(list)-1].Axis, list[len(list)-1].Over = 1, ByQueryHeads
 	}
 	return list
 }
