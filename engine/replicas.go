@@ -5,13 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"reflect"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/gomlx/compute"
 
+	"github.com/quire/quire/engine/share"
 	"github.com/quire/quire/engine/weights"
 	"github.com/quire/quire/models"
 )
@@ -93,49 +92,13 @@ func (r *Replicas) Replay(ctx context.Context, requests iter.Seq[*Request], open
 func (r *Replicas) run(ctx context.Context, requests iter.Seq[*Request],
 	run func(*Engine, context.Context, iter.Seq[*Request]) iter.Seq2[*Completion, error]) iter.Seq2[*Completion,
 	error] {
-	return func(yield func(*Completion, error) bool) {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		q := newSharedQueue(ctx, len(r.engines))
-		var running sync.WaitGroup
-		running.Go(func() { q.fill(ctx, requests) })
-		type drawn struct {
-			completion *Completion
-			err        error
+	samplers := make([]share.Sampler, len(r.engines))
+	for i, e := range r.engines {
+		samplers[i] = func(ctx context.Context, requests iter.Seq[*Request]) iter.Seq2[*Completion, error] {
+			return run(e, ctx, requests)
 		}
-		out := make(chan drawn)
-		var engines sync.WaitGroup
-		for i, e := range r.engines {
-			engines.Go(func() {
-				for c, err := range run(e, ctx, q.requestsOf(ctx, i)) {
-					switch {
-					case err != nil:
-					case c.Refused:
-						q.add(i, -completions(c.Request))
-					default:
-						q.add(i, -1)
-					}
-					out <- drawn{c, err}
-				}
-			})
-		}
-		running.Go(func() {
-			engines.Wait()
-			cancel() // if none is left to take requests
-			close(out)
-		})
-		stopped := false
-		for d := range out {
-			if stopped {
-				continue // the others only report that they were stopped
-			}
-			if !yield(d.completion, d.err) || d.err != nil {
-				stopped = true
-				cancel()
-			}
-		}
-		running.Wait()
 	}
+	return share.Run(ctx, requests, samplers)
 }
 
 // Swap is as [Engine.Swap], for all replicas: all load the checkpoint before any takes it. The times are the longest of
@@ -164,83 +127,6 @@ func (r *Replicas) Swap(ctx context.Context, from *models.Checkpoint, policy Pol
 	return all, errors.Join(errs...)
 }
 
-// sharedQueue hands out requests to several engines.
-type sharedQueue struct {
-	next chan *Request
-
-	mu    sync.Mutex
-	turn  *sync.Cond
-	to    []int // completions that each has yet to generate
-	ended bool
-}
-
-func newSharedQueue(ctx context.Context, engines int) *sharedQueue {
-	q := &sharedQueue{next: make(chan *Request), to: make([]int, engines)}
-	q.turn = sync.NewCond(&q.mu)
-	context.AfterFunc(ctx, q.end)
-	return q
-}
-
-// end lets all go that wait for their turn.
-func (q *sharedQueue) end() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.ended = true
-	q.turn.Broadcast()
-}
-
-func (q *sharedQueue) fill(ctx context.Context, requests iter.Seq[*Request]) {
-	defer close(q.next)
-	for r := range requests {
-		select {
-		case q.next <- r:
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// requestsOf yields the requests that an engine gets.
-func (q *sharedQueue) requestsOf(ctx context.Context, engine int) iter.Seq[*Request] {
-	return func(yield func(*Request) bool) {
-		for q.await(engine) {
-			select {
-			case r, ok := <-q.next:
-				if !ok {
-					return
-				}
-				q.add(engine, completions(r))
-				if !yield(r) {
-					return
-				}
-			case <-ctx.Done():
-				return
-			}
-		}
-	}
-}
-
-// await waits until no other engine has less to do.
-func (q *sharedQueue) await(engine int) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for !q.ended && q.to[engine] > slices.Min(q.to) {
-		q.turn.Wait()
-	}
-	return !q.ended
-}
-
-// completions is how many a request counts for.
-func completions(r *Request) int { return max(1, r.N) }
-
-// add gives an engine more completions to generate, or fewer.
-func (q *sharedQueue) add(engine, completions int) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.to[engine] += completions
-	q.turn.Broadcast()
-}
-
 // Stats returns the figures of the last run: sums over the replicas, but the longest wall clock, the first token of
 // any, and the mean of other times.
 func (r *Replicas) Stats() Stats {
@@ -248,33 +134,5 @@ func (r *Replicas) Stats() Stats {
 	for _, e := range r.engines {
 		all = append(all, e.Stats())
 	}
-	return sumStats(all)
-}
-
-func sumStats(all []Stats) Stats {
-	var sum Stats
-	to := reflect.ValueOf(&sum).Elem()
-	for i := range to.NumField() {
-		name := to.Type().Field(i).Name
-		for k, s := range all {
-			x, field := reflect.ValueOf(s).Field(i), to.Field(i)
-			switch {
-			case x.CanInt():
-				field.SetInt(field.Int() + x.Int())
-			case name == "FirstTokenSeconds":
-				if first := x.Float(); first > 0 && (k == 0 || field.Float() == 0 || first < field.Float()) {
-					field.SetFloat(first)
-				}
-			case name == "WallSeconds":
-				field.SetFloat(max(field.Float(), x.Float()))
-			case name == "StartSeconds": // one after the other
-				field.SetFloat(field.Float() + x.Float())
-			case strings.HasSuffix(name, "Seconds"):
-				field.SetFloat(field.Float() + x.Float()/float64(len(all)))
-			}
-		}
-	}
-	// the time that replicas which end first wait for the last is included
-	sum.HostSeconds = max(0, sum.WallSeconds-sum.DeviceSeconds)
-	return sum
+	return share.SumStats(all)
 }

@@ -133,15 +133,6 @@ func accounted(id string, n, tokens int) *Request {
 		Sampling: sampling.Settings{Temperature: 1, TopP: 1}}
 }
 
-// Replicas that end before the last one wait for the rest of the time.
-func TestSumOfStats(t *testing.T) {
-	sum := sumStats([]Stats{{WallSeconds: 10, DeviceSeconds: 9, HostSeconds: 1},
-		{WallSeconds: 4, DeviceSeconds: 3, HostSeconds: 1}})
-	if sum.WallSeconds != 10 || sum.DeviceSeconds != 6 || sum.HostSeconds != 4 {
-		t.Errorf("%+v", sum)
-	}
-}
-
 func TestStatsOfAnEngineAfterAnother(t *testing.T) {
 	a := Stats{StartSeconds: 1, WallSeconds: 10, DeviceSeconds: 9, HostSeconds: 1, Calls: 3, GeneratedTokens: 5,
 		Pages: 8, PeakPages: 7}

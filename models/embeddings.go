@@ -62,6 +62,9 @@ func addDense(c *Checkpoint, dir string, need Need) error {
 
 // ggufSentence reads how a GGUF file pools. Its format says nothing of what follows.
 func ggufSentence(f *gguf.File, c *Config) (sentence.Settings, error) {
+	if h := c.Classifier; h != nil {
+		return sentence.Settings{Pooling: sentence.Pooling(h.Pooling)}, nil
+	}
 	s := defaultSentence(c)
 	name, _ := f.String("general.architecture")
 	kind, ok := f.Int(name + ".pooling_type")
@@ -70,8 +73,8 @@ func ggufSentence(f *gguf.File, c *Config) (sentence.Settings, error) {
 	case !ok:
 		return defaultSentence(c), nil
 	case s.Pooling == "":
-		return s, fmt.Errorf("metadata key %q is %d: 1 (mean), 2 (cls) and 3 (last) are supported",
-			name+".pooling_type", kind)
+		return s, fmt.Errorf("metadata key %q is %d: 1 (mean), 2 (cls) and 3 (last) are supported, and 4 (rank) with "+
+			"a head", name+".pooling_type", kind)
 	}
 	return s, nil
 }

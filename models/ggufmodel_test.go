@@ -14,6 +14,7 @@ import (
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/quire/quire/models/gguf"
+	"github.com/quire/quire/models/sentence"
 )
 
 // ggufFile is what the tests below spoil: metadata (uint32, float32, bool, string, []uint32) and tensors.
@@ -153,6 +154,7 @@ func TestGGUFOptions(t *testing.T) {
 	g.values["tokenizer.ggml.eot_token_id"] = uint32(3)
 	g.values["tokenizer.ggml.model"] = "gpt2"
 	g.values["tokenizer.chat_template"] = "T"
+	g.values["llama.pooling_type"] = uint32(3)
 	g.tensors["output.weight"] = []int{16, 8}
 	g.tensors["blk.0.attn_q.bias"], g.tensors["blk.0.attn_k.bias"], g.tensors["blk.0.attn_v.bias"] = []int{8}, []int{4},
 		[]int{4}
@@ -170,6 +172,9 @@ func TestGGUFOptions(t *testing.T) {
 		cfg.TieEmbeddings || !cfg.Layers[0].QKVBias ||
 		c.TokenizerSource() != path {
 		t.Errorf("config is %+v, scaling %+v, tokenizer %q", cfg, cfg.Ropes[0].Scaling, c.TokenizerSource())
+	}
+	if s := c.Sentence; s.Pooling != sentence.Last || !s.Stated {
+		t.Errorf("vectors are pooled as %+v", s)
 	}
 	dummy, err := OpenConfig(path)
 	if err != nil || dummy.TokenizerSource() != path {
@@ -194,6 +199,8 @@ func TestGGUFRefusals(t *testing.T) {
 			false},
 		"unknown key": {func(g ggufFile) { g.values["llama.logit_scale"] = float32(2) },
 			`GGUF key "llama.logit_scale"`, true},
+		"rank without a head": {func(g ggufFile) { g.values["llama.pooling_type"] = uint32(4) },
+			`"llama.pooling_type" is 4: 1 (mean), 2 (cls) and 3 (last) are supported, and 4 (rank) with a head`, false},
 		"experts of a dense model": {func(g ggufFile) {
 			g.values["llama.expert_count"], g.values["llama.expert_used_count"] = uint32(8), uint32(2)
 		}, "no layer has experts", false},

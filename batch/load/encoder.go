@@ -30,19 +30,28 @@ func openEncoder(ctx context.Context, s *process.Session, p *process.Process, j 
 	if err != nil {
 		return err
 	}
-	cfg := EncoderConfig(p, j, model)
-	cfg.Backend = backend
-	encoder, err := encode.New(ctx, cfg)
+	groups, err := Groups(&j.Engine, backend)
 	if err != nil {
 		return err
 	}
-	s.Sampler = encoder
-	closes(encoder.Close)
+	if s.Sampler, err = newEncoders(ctx, EncoderConfig(p, j, model), groups); err != nil {
+		return err
+	}
+	closes(s.Sampler.Close)
 	if err := p.ProfileDevice.Start(backend); err != nil {
 		return err
 	}
 	closes(func() { endProfile(p) })
 	return nil
+}
+
+// newEncoders makes the encoder, or one on each of several backends.
+func newEncoders(ctx context.Context, cfg encode.Config, backends []compute.Backend) (process.Sampler, error) {
+	if len(backends) > 1 {
+		return encode.NewReplicas(ctx, cfg, backends)
+	}
+	cfg.Backend = backends[0]
+	return encode.New(ctx, cfg)
 }
 
 // countEnds returns how many special tokens a tokenizer puts after each text.

@@ -53,11 +53,14 @@ func (a account) ofTrial() account {
 	return a
 }
 
-// Encoder compiles the program of an encoder of this config for a backend of package xla, one of so many devices, and
-// describes what it takes. There is nothing to search: an encoder has no KV cache.
-func Encoder(config encode.Config, backend *xla.Backend, devices int, o Options) (*Report, error) {
-	p := &Planner{options: o, backend: backend, devices: devices}
-	var err error
+// Encoder compiles the program of a job with an encoder of this config on each of the replicas, backends of package
+// xla, of so many devices in all, and describes what it takes. There is nothing to search: an encoder has no KV cache.
+func Encoder(config encode.Config, replicas []compute.Backend, devices int, o Options) (*Report, error) {
+	p, err := New(engine.Config{}, replicas, devices, o)
+	if err != nil {
+		return nil, err
+	}
+	backend := p.backend
 	if p.available, err = backend.FreeMemory(0); err != nil {
 		return nil, err
 	}

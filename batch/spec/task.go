@@ -188,8 +188,6 @@ func checkNotGenerating(s *Spec) error {
 		{"features", "is for generated text", e.Features != ""},
 		{"kv-memory", "is for keys and values, which an encoder does not keep", e.KVMemory != 0},
 		{"host-kv-memory", "is for keys and values, which an encoder does not keep", e.HostKVMemory != 0},
-		{"tp", "is for several devices, and an encoder runs on one", e.TP > 1},
-		{"dp", "is for several devices, and an encoder runs on one", e.DP > 1},
 	} {
 		if c.given {
 			return Invalid(c.field, "%s, and `task` is %s: leave it out", c.what, s.Task)

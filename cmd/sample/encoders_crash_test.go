@@ -75,6 +75,9 @@ func TestEncodersKilledAtRandom(t *testing.T) {
 		{"embed tokens", func() *crashJob {
 			return newEncoderJob(t, "embed", "encoders/colbert", rows, prompt, "--multi-vector")
 		}},
+		{"embed by devices", func() *crashJob {
+			return newEncoderJob(t, "embed", "encoders/mpnet", rows, tokens, "--mesh", "tp=2,dp=2")
+		}},
 		{"tag", func() *crashJob {
 			return newEncoderJob(t, "classify", "classifiers/bert-tokens", rows, prompt, "--format", "jsonl",
 				"--columns", "token_labels")

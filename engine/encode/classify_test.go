@@ -248,3 +248,27 @@ func TestRefusedHeads(t *testing.T) {
 		t.Errorf("%+v %v", c.Classifier, err)
 	}
 }
+
+// GGUF files with heads, made by llama.cpp's converter, have the bytes of their folders' scores, and their labels.
+// Files have no position of the padding, so texts are without it.
+func TestHeadsOfGGUF(t *testing.T) {
+	for _, name := range []string{"roberta", "xlm-roberta", "distilbert"} {
+		folder, cases := openClassifier(t, name)
+		file, err := models.Open(testenv.Path("testdata", "classifiers", name+".gguf"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		if got, want := file.Config.Classifier, folder.Config.Classifier; !slices.Equal(got.Labels, want.Labels) ||
+			got.Pooling != want.Pooling || got.Padding != want.Padding {
+			t.Errorf("%s: its head is read as %+v, want %+v", name, got, want)
+		}
+		cases = slices.DeleteFunc(cases, func(c scored) bool { return slices.Contains(c.IDs, 1) })
+		want := logits(t, newEncoder(t, wide(folder)), sequencesOf(cases))
+		for i, got := range logits(t, newEncoder(t, wide(file)), sequencesOf(cases)) {
+			if !slices.Equal(got, want[i]) {
+				t.Errorf("%s, row %d: %v, and %v of the folder", name, i, got, want[i])
+			}
+		}
+	}
+}

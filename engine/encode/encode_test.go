@@ -242,6 +242,19 @@ func TestFeaturesMatter(t *testing.T) {
 	}
 }
 
+// randomRows are rows of a model, of several lengths.
+func randomRows(model *models.Checkpoint, n int) (rows [][]int32) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	for i := range n {
+		row := make([]int32, 1+rng.IntN(1+rng.IntN(min(80, model.Config.MaxPositions))))
+		for k := range row {
+			row[k] = int32(3 + (7*i+k*k)%(model.Config.VocabSize-3))
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
 // A row has the same bytes alone and beside others, in any order, in steps of any size, and with ordinary operations
 // too.
 func TestSameBytes(t *testing.T) {
@@ -252,14 +265,7 @@ func TestSameBytes(t *testing.T) {
 		{"bert", testenv.XLAWithoutKernels(t)}} {
 		t.Run(c.name, func(t *testing.T) {
 			model, rng := open(t, c.name), rand.New(rand.NewPCG(3, 4))
-			var rows [][]int32
-			for i := range 150 {
-				row := make([]int32, 1+rng.IntN(1+rng.IntN(min(80, model.Config.MaxPositions))))
-				for k := range row {
-					row[k] = int32(3 + (7*i+k*k)%(model.Config.VocabSize-3))
-				}
-				rows = append(rows, row)
-			}
+			rows := randomRows(model, 150)
 			cfg := wide(model)
 			cfg.Backend = c.backend
 			first := vectors(t, newEncoder(t, cfg), rows)

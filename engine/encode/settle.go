@@ -54,9 +54,6 @@ func (s *settled) settle() (err error) {
 	if err := checkLayers(model); err != nil {
 		return err
 	}
-	if n := collective.Devices(s.Backend); n > 1 {
-		return setting.Errorf("`tp` is %d: an encoder runs on one device", n)
-	}
 	s.Pooling = cmp.Or(s.Pooling, s.Model.Sentence.Pooling)
 	if _, err := sentence.ParsePooling(string(s.Pooling)); err != nil && !s.ofTokens() {
 		return err
@@ -94,11 +91,11 @@ func checkLayers(c *models.Config) error {
 }
 
 func (s *settled) plan() config.Plan {
-	return config.Plan{Encodes: true, Backend: s.Backend.Description(), Devices: 1, ExpertGroups: 1,
-		Model: s.model.Config.Architecture, Parameters: s.model.NumParameters(), DType: s.held.DType.String(),
-		Weights: s.held.Forms, Quantization: s.Model.Quantization(), WeightBytes: s.held.Bytes, KV: "none",
-		MaxSeqs: s.rows, MaxModelLen: s.MaxModelLen, PrefillTokens: s.tokens, Layers: config.LayersUnrolled,
-		LayerTurns: 1, Programs: []string{programName}}
+	return config.Plan{Encodes: true, Backend: s.Backend.Description(), Devices: collective.Devices(s.Backend),
+		ExpertGroups: 1, Model: s.model.Config.Architecture, Parameters: s.model.NumParameters(),
+		DType: s.held.DType.String(), Weights: s.held.Forms, Quantization: s.Model.Quantization(),
+		WeightBytes: s.held.Bytes, KV: "none", MaxSeqs: s.rows, MaxModelLen: s.MaxModelLen, PrefillTokens: s.tokens,
+		Layers: config.LayersUnrolled, LayerTurns: 1, Programs: []string{programName}}
 }
 
 // Plan returns what an encoder of this config would settle on. It compiles nothing.

@@ -94,6 +94,40 @@ func (h *Classifier) readFunction(j *JSON) error {
 	return nil
 }
 
+// Head reads the head of a file of an encoder, which scores classes by the state of the first token: a layer with an
+// activation, then the scores. Files without a head change nothing.
+func (m *Metadata) Head(c *Config, activation Activation) error {
+	first, last := m.File.Tensor(GGUFHead+weightSuffix), m.File.Tensor(GGUFScores+weightSuffix)
+	switch {
+	case first == nil && last == nil:
+		return nil
+	case first == nil:
+		return Unsupported("the model's folder is", "a head without its first layer (%s%s), which converters leave "+
+			"out of BERT's, in a GGUF file", GGUFHead, weightSuffix)
+	case last == nil || len(last.Dims) != 2:
+		return Unsupported("the model's folder is", "a head without a matrix of scores (%s%s) in a GGUF file",
+			GGUFScores, weightSuffix)
+	}
+	h := &Classifier{Pooling: "cls", Padding: -1}
+	h.Labels, _ = m.File.Strings(m.prefix + LabelsKey)
+	if len(h.Labels) == 0 {
+		for i := range min(last.Dims[0], maxLabels) {
+			h.Labels = append(h.Labels, fmt.Sprintf("LABEL_%d", i))
+		}
+	}
+	if len(h.Labels) != last.Dims[0] {
+		return fmt.Errorf("metadata key %q has %d labels, and %s%s has %d rows", m.prefix+LabelsKey, len(h.Labels),
+			GGUFScores, weightSuffix, last.Dims[0])
+	}
+	c.Classifier = h
+	c.Dense = []Dense{{In: c.HiddenSize, Out: c.HiddenSize, Bias: m.HasTensor(GGUFHead + biasSuffix),
+		Activation: activation}, {In: c.HiddenSize, Out: len(h.Labels), Bias: m.HasTensor(GGUFScores + biasSuffix)}}
+	return nil
+}
+
+// LabelsKey is the key of GGUF files that has the names of classes.
+const LabelsKey = "classifier.output_labels"
+
 // HeadOfTokens reads a head of one layer that scores each token.
 func HeadOfTokens(j *JSON, c *Config) (err error) {
 	if c.Classifier, err = ReadClassifier(j, ""); err != nil {

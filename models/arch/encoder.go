@@ -68,6 +68,12 @@ func NameDenseNorm(number int) string { return NameDense(number) + denseNorm }
 // GGUFDense is the beginning of these names in GGUF files, which count the modules of sentence-transformers.
 func GGUFDense(number int) string { return fmt.Sprintf("dense_%d", number+2) }
 
+// Beginnings of the names of a head's two layers in GGUF files.
+const (
+	GGUFHead   = "cls"
+	GGUFScores = "cls.output"
+)
+
 // Names of the weights of embeddings, in addition to the token's.
 const (
 	NamePositions     = "model.embed_positions.weight"
@@ -96,16 +102,22 @@ func (e Encoder) tensors(c *Config) (list []Tensor) {
 	}
 	if e.Buckets > 0 {
 		add(NameBuckets, "score_bias.weight", Buckets, e.Buckets, c.NumHeads)
+		list[len(list)-1].Axis, list[len(list)-1].Over = 1, ByQueryHeads
 	}
 	return list
 }
 
 // tensorsOfDense are the tensors of dense layers.
-func tensorsOfDense(layers []Dense, n Norm) (list []Tensor) {
-	for i, d := range layers {
+func tensorsOfDense(c *Config) (list []Tensor) {
+	n := c.Norm
+	for i, d := range c.Dense {
+		file := GGUFDense(i)
+		if c.Classifier != nil {
+			file = []string{GGUFHead, GGUFScores}[min(i, 1)]
+		}
 		add := func(suffix string, shape ...int) {
-			list = append(list, Tensor{Name: NameDense(i) + suffix, GGUF: GGUFDense(i) + suffix,
-				Part: DensePart, Shape: shape, Array: NameDense(i) + suffix})
+			list = append(list, Tensor{Name: NameDense(i) + suffix, GGUF: file + suffix, Part: DensePart, Shape: shape,
+				Array: NameDense(i) + suffix})
 		}
 		if add(weightSuffix, d.Out, d.In); d.Bias {
 			add(biasSuffix, d.Out)

@@ -32,7 +32,7 @@ var knownKeys = []string{
 	"rope.dimension_count", "rope.freq_base", "rope.scale_linear",
 	"rope.scaling.type", "rope.scaling.factor", "rope.scaling.original_context_length", "rope.scaling.finetuned",
 	"rope.scaling.attn_factor", "rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta_slow",
-	"expert_count", "expert_used_count", "expert_feed_forward_length",
+	"expert_count", "expert_used_count", "expert_feed_forward_length", "pooling_type",
 }
 
 // ReadMetadata builds the config of a GGUF file of one of decoders, and also returns the decoder. It reads the file's

@@ -38,7 +38,7 @@ func (c *Config) Tensors() iter.Seq[Tensor] {
 			GGUF: final + ".bias", Part: NormBias, Shape: []int{c.HiddenSize}, Array: string(FinalNorm) + biasSuffix}) {
 			return
 		}
-		for _, t := range tensorsOfDense(c.Dense, c.Norm) {
+		for _, t := range tensorsOfDense(c) {
 			if !yield(t) {
 				return
 			}

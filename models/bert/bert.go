@@ -122,7 +122,7 @@ func (f family) encoders() (list []arch.Decoder) {
 			Stored: stored, Keys: f.keys, JSON: f.readJSON,
 			Defaults: arch.Defaults{MaxPositions: 512, Eps: 1e-12, Tie: true, BOS: -1}}
 		if f.config == "bert" && i == 0 {
-			d.GGUF = arch.GGUF{Architecture: "bert", Keys: []string{"attention.layer_norm_epsilon", "pooling_type"}}
+			d.GGUF = arch.GGUF{Architecture: "bert", Keys: []string{"attention.layer_norm_epsilon", arch.LabelsKey}}
 			d.Metadata = readMetadata
 		}
 		list = append(list, d)
@@ -168,7 +168,11 @@ func readMetadata(m *arch.Metadata, c *arch.Config) error {
 		e.Types = t.Dims[0]
 	}
 	setLayers(c, e, arch.GELU)
-	return nil
+	// All heads of the family have the same names in files. DistilBERT's is the one without kinds of tokens.
+	if e.Types == 0 {
+		return m.Head(c, distilHead.activation)
+	}
+	return m.Head(c, robertaHead.activation)
 }
 
 // setLayers makes all layers those of BERT.

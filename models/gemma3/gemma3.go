@@ -27,7 +27,7 @@ var Decoders = []arch.Decoder{
 var embedding = func() arch.Decoder {
 	d := decoder(arch.Decoder{Class: "Gemma3TextModel", ModelType: "gemma3_text",
 		GGUF: arch.GGUF{Architecture: "gemma-embedding", OffsetNorms: true, Keys: []string{"attention.sliding_window",
-			"attention.sliding_window_pattern", "rope.freq_base_swa", "pooling_type", "dense_2_feat_in",
+			"attention.sliding_window_pattern", "rope.freq_base_swa", "dense_2_feat_in",
 			"dense_2_feat_out", "dense_3_feat_in", "dense_3_feat_out"}}})
 	d.JSON = func(j *arch.JSON, c *arch.Config) error {
 		c.Encoder.Only, c.TieEmbeddings = true, true

@@ -7,7 +7,7 @@ import "github.com/quire/quire/models/arch"
 // Encoder is the model. Its keys are those of its authors' code, or those of transformers.
 var Encoder = arch.Decoder{Class: "NomicBertModel", ModelType: "nomic_bert", Names: names,
 	Norm: arch.Norm{Layer: true, Wide: true}, JSON: readJSON, Metadata: readMetadata,
-	GGUF: arch.GGUF{Architecture: "nomic-bert", Keys: []string{"attention.layer_norm_epsilon", "pooling_type"}},
+	GGUF: arch.GGUF{Architecture: "nomic-bert", Keys: []string{"attention.layer_norm_epsilon"}},
 	Keys: map[string]string{"hidden_size": "n_embd", "intermediate_size": "n_inner", "num_hidden_layers": "n_layer",
 		"num_attention_heads": "n_head", "max_position_embeddings": "n_positions", "rope_theta": "rotary_emb_base",
 		"layer_norm_eps": "layer_norm_epsilon"},

@@ -1,8 +1,8 @@
-"""GGUF files of tiny encoders in F16, made by llama.cpp's own converter, and of the tokenizer in text/tokenizer's
-testdata/bert.
+"""GGUF files of tiny encoders in F16, and of tiny classifiers in F32, made by llama.cpp's own converter, and of the
+tokenizer in text/tokenizer's testdata/bert.
 
     P=~/.cache/quire/peers/llama_cpp_python-*
-    encoder_gguf.py $P/vendor/llama.cpp testdata/encoders text/tokenizer/testdata
+    encoder_gguf.py $P/vendor/llama.cpp testdata/encoders text/tokenizer/testdata testdata/classifiers
 
 `bench/peers/setup.sh llama` fetches llama.cpp.
 """
@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-LLAMA, ENCODERS, TOKENIZERS = map(Path, sys.argv[1:])
+LLAMA, ENCODERS, TOKENIZERS, CLASSIFIERS = map(Path, sys.argv[1:])
 sys.path[:0] = [str(LLAMA / "gguf-py"), str(LLAMA)]
 import gguf
 import torch
@@ -39,26 +39,37 @@ def no_vocabulary(self):
     self.gguf_writer.add_token_type_count(2)
 
 
-def words():
-    """A file of the vocabulary alone, as BertModel.set_vocab writes it."""
-    parsed = json.loads((TOKENIZERS / "bert" / "tokenizer.json").read_text())
+def write_words(w, folder):
+    """The vocabulary of a folder, as BertModel.set_vocab writes it."""
+    parsed = json.loads((folder / "tokenizer.json").read_text())
     special = {t["id"]: t["content"] for t in parsed["added_tokens"]}
     tokens, types = [], []
     for token, i in sorted(parsed["model"]["vocab"].items(), key=lambda item: item[1]):
         tokens.append(special.get(i) or (token[2:] if token.startswith("##") else "\u2581" + token))
         types.append(gguf.TokenType.CONTROL if i in special else gguf.TokenType.NORMAL)
     ids = {content: i for i, content in special.items()}
-    w = gguf.GGUFWriter(TOKENIZERS / "bert.gguf", "bert")
     w.add_tokenizer_model("bert"), w.add_tokenizer_pre("default"), w.add_token_list(tokens), w.add_token_types(types)
     w.add_bos_token_id(ids["[CLS]"]), w.add_eos_token_id(ids["[SEP]"]), w.add_unk_token_id(ids["[UNK]"])
     w.add_sep_token_id(ids["[SEP]"]), w.add_pad_token_id(ids["[PAD]"])
+
+
+def words():
+    """A file of the vocabulary alone."""
+    w = gguf.GGUFWriter(TOKENIZERS / "bert.gguf", "bert")
+    write_words(w, TOKENIZERS / "bert")
     w.write_header_to_file(), w.write_kv_data_to_file(), w.close()
 
 
-def convert(folder, path, set_vocab):
+def letters(self):
+    """The vocabulary that the tiny classifiers with texts have."""
+    self.gguf_writer.add_token_type_count(1)
+    write_words(self.gguf_writer, CLASSIFIERS / "bert-reranker")
+
+
+def convert(folder, path, set_vocab, kind_of_weights=gguf.LlamaFileType.MOSTLY_F16):
     with tempfile.TemporaryDirectory() as work:
         copy = Path(shutil.copytree(folder, Path(work) / "model"))
-        if not (copy / "modules.json").exists():
+        if path.parent != CLASSIFIERS and not (copy / "modules.json").exists():
             (copy / "1_Pooling").mkdir()
             (copy / "1_Pooling" / "config.json").write_text(json.dumps(POOLING))
             modules = [dict(idx=i, name=str(i), path=p, type=f"sentence_transformers.models.{t}")
@@ -75,7 +86,7 @@ def convert(folder, path, set_vocab):
         kind = get_model_class(hparams["architectures"][0])
         made = type(kind.__name__, (kind,), dict(set_vocab=set_vocab, model_arch=kind.model_arch))
         with torch.inference_mode():
-            made(copy, gguf.LlamaFileType.MOSTLY_F16, path, eager=True, hparams=hparams,
+            made(copy, kind_of_weights, path, eager=True, hparams=hparams,
                  sentence_transformers_dense_modules=True).write()
 
 
@@ -83,3 +94,5 @@ convert(ENCODERS / "bert", ENCODERS / "bert.gguf", no_vocabulary)
 convert(ENCODERS / "nomic-bert", ENCODERS / "nomic-bert.gguf", no_vocabulary)
 convert(ENCODERS / "embedding-gemma", ENCODERS / "embedding-gemma.gguf", no_vocabulary)
 words()
+for name, vocabulary in ("roberta", no_vocabulary), ("xlm-roberta", no_vocabulary), ("distilbert", letters):
+    convert(CLASSIFIERS / name, CLASSIFIERS / (name + ".gguf"), vocabulary, gguf.LlamaFileType.ALL_F32)

@@ -74,6 +74,9 @@ func partsOfGGUF(f gguf.Metadata) (*parts, error) {
 		return nil, err
 	}
 	p.ggufFrame(f, addBOS, addEOS)
+	if architecture, _ := f.String("general.architecture"); architecture == "bert" {
+		p.frame.pair = p.ggufPair(f, kind == "bert")
+	}
 	return p, nil
 }
 
@@ -199,6 +202,26 @@ func (p *parts) ggufFrame(f gguf.Metadata, addBOS, addEOS bool) {
 	if ggufFlag(f, "add_eos_token", addEOS) && p.specials.EOS >= 0 {
 		p.frame.after = []int32{p.specials.EOS}
 	}
+}
+
+// ggufPair is the frame of pairs in BERT's family, as llama.cpp makes it. RoBERTa and XLM-R have another separator
+// between the texts, and one kind of tokens.
+func (p *parts) ggufPair(f gguf.Metadata, wordPiece bool) pairFrame {
+	pair := pairFrame{before: p.frame.before, between: p.frame.after, after: p.frame.after, kept: oneKind}
+	if wordPiece {
+		pair.kept = len(pair.between)
+	}
+	if ggufFlag(f, "add_sep_token", !wordPiece) {
+		separator := p.specials.EOS
+		if name, ok := p.names["sep_token"]; ok {
+			separator = p.vocab[name]
+		}
+		if separator < 0 {
+			return pairFrame{wrong: errors.New("the GGUF file adds a separator between texts, and does not name it")}
+		}
+		pair.between = append(slices.Clone(pair.between), separator)
+	}
+	return pair
 }
 
 // ggufLlama sets the stages of a SentencePiece vocabulary of BPE. Most have scores and no merges.

@@ -22,7 +22,6 @@ import (
 	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/cmd/sample/cli"
 	"github.com/quire/quire/cmd/sample/jobflags"
-	"github.com/quire/quire/models"
 	"github.com/quire/quire/ops/collective"
 )
 
@@ -156,8 +155,17 @@ func runPlan(ctx context.Context, env *cli.Environment, o *planOptions) error {
 	if err != nil {
 		return cli.Exit(cli.ExitUsage, err)
 	}
+	devices := backend.NumDevices()
+	if backend.Traits().IsHost { // the processor is divided into as many as are asked for, and has more by default
+		devices = len(groups) * collective.Devices(groups[0])
+	}
 	if task.Job.Encodes() {
-		return o.planEncoder(env, task, model, backend)
+		report, err := plan.Encoder(load.EncoderConfig(task.Process, task.Job, model), groups, devices,
+			o.options(env, task.Job.Model))
+		if err != nil {
+			return err
+		}
+		return o.print(env, report)
 	}
 	job, config, err := task.PlanConfig(ctx, model)
 	if err != nil {
@@ -174,10 +182,6 @@ func runPlan(ctx context.Context, env *cli.Environment, o *planOptions) error {
 	}
 	options := o.options(env, job.Model)
 	options.Defaults = job.Defaults
-	devices := backend.NumDevices()
-	if backend.Traits().IsHost { // the processor is divided into as many as are asked for, and has more by default
-		devices = len(groups) * collective.Devices(groups[0])
-	}
 	p, err := plan.New(config, groups, devices, options)
 	if err != nil {
 		return err
@@ -214,17 +218,6 @@ func (o *planOptions) print(env *cli.Environment, report *plan.Report) error {
 	}
 	printPlan(cli.NewFitted(env.Stdout), report)
 	return nil
-}
-
-// planEncoder does the plan of a job of vectors or scores.
-func (o *planOptions) planEncoder(env *cli.Environment, task *batch.Task, model *models.Checkpoint,
-	backend *xla.Backend) error {
-	report, err := plan.Encoder(load.EncoderConfig(task.Process, task.Job, model), backend, backend.NumDevices(),
-		o.options(env, task.Job.Model))
-	if err != nil {
-		return err
-	}
-	return o.print(env, report)
 }
 
 // lacks reports which plugin is wanted and not installed, before the model is fetched or opened.

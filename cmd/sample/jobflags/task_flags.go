@@ -42,8 +42,8 @@ func embeddingFlags(s *pflag.FlagSet, job *spec.Spec) {
 // ofGenerating are flags of jobs that generate, besides parameters: nothing of a vector or score depends on them.
 var ofGenerating = []string{"generation-config", "reasoning-parser", "tool-call-parser", "json-schema", "regex",
 	"choice", "grammar", "max-seqs", "kv", "kv-memory", "kv-dtype", "page-size", "prefix-cache", "admission",
-	"host-kv-memory", "save-prefix", "load-prefix", "prefix-dir", "speculate", "draft-model", "features", "tp",
-	"ep", "dp", "mesh", "max-rounds", "zero-pages", "layers", "dump-tables", "dump-tables-to"}
+	"host-kv-memory", "save-prefix", "load-prefix", "prefix-dir", "speculate", "draft-model", "features",
+	"ep", "max-rounds", "zero-pages", "layers", "dump-tables", "dump-tables-to"}
 
 // scoringFlags defines the flags for scores.
 func scoringFlags(s *pflag.FlagSet, scores *spec.Scoring) {
