@@ -38,6 +38,7 @@ func openEncoder(ctx context.Context, s *process.Session, p *process.Process, j 
 	}
 	s.Sampler = encoder
 	closes(encoder.Close)
+	nameTuning(s, backend, p.Log)
 	if err := p.ProfileDevice.Start(backend); err != nil {
 		return err
 	}
