@@ -1,7 +1,9 @@
 package topologies
 
 import (
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -26,6 +28,31 @@ func Options(platform, kind, libtpuFlags string) []Option {
 	return slices.DeleteFunc(slices.Clone(tpuOptions[kind]), func(o Option) bool {
 		return strings.Contains(libtpuFlags, o.Name)
 	})
+}
+
+// scatter finds the shape of the array that a scatter of StableHLO writes to.
+var scatter = regexp.MustCompile(`(?s)"stablehlo\.scatter"\(.*?\} : \(tensor<([0-9x]*)x`)
+
+// largeArray is how many numbers an array has at least that must not be copied.
+const largeArray = 1 << 20
+
+// OfProgram returns the options with which a program in StableHLO is compiled: none if it scatters into a large array,
+// such as a KV cache that no kernel updates. With them the compiler would copy the whole array.
+func OfProgram(options []Option, text []byte) []Option {
+	if len(options) == 0 {
+		return nil
+	}
+	for _, m := range scatter.FindAllSubmatch(text, -1) {
+		size := 1
+		for _, n := range strings.Split(string(m[1]), "x") {
+			dim, _ := strconv.Atoi(n)
+			size *= dim
+		}
+		if size >= largeArray {
+			return nil
+		}
+	}
+	return options
 }
 
 // Refused returns the option that the compiler's error is about; nil if it is about something else.
