@@ -59,6 +59,7 @@ func lead(saved *resume.Saved) error {
 	if job := saved.State.Job(); job != nil {
 		was = job.Settled
 	}
+	was.MaxModelLen = max(was.MaxModelLen, saved.Job.Engine.MaxModelLen)
 	text, err := json.Marshal(was)
 	if err == nil {
 		_, err = group.Share(text)

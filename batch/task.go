@@ -97,10 +97,25 @@ func (t *Task) Run(ctx context.Context) (report *generate.Report, err error) {
 	if len(saved.Missing) == 0 {
 		return generate.AlreadyFinished(saved, started)
 	}
+	if err := limitRows(ctx, saved, opened); err != nil {
+		return nil, err
+	}
 	if err := lead(saved); err != nil {
 		return nil, err
 	}
 	return generate.Run(ctx, saved, started)
+}
+
+// limitRows has the engine take sequences as long as the job's rows need, if nothing gave a limit.
+func limitRows(ctx context.Context, saved *resume.Saved, opened *prepare.Opened) error {
+	if saved.Resumed && !saved.Changes() {
+		return nil // the job has its limit
+	}
+	limit, ok, err := prepare.LimitOfRows(ctx, saved.Process, opened)
+	if err == nil && ok {
+		saved.RaiseLimit(limit)
+	}
+	return err
 }
 
 // open looks into the inputs and the model's files, once.

@@ -5,14 +5,17 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/gomlx/compute"
 
+	"github.com/quire/quire/backend"
 	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/engine/device"
+	"github.com/quire/quire/engine/schedule"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/ops/sampling"
 )
@@ -166,5 +169,83 @@ func TestProgramsThatMovePagesAreCompiledWhenNeeded(t *testing.T) {
 				t.Errorf("%d of %d programs can be looked at", n, len(e.Plan().Programs))
 			}
 		})
+	}
+}
+
+// tunedBackend says that it tunes programs, and counts those that are compiled at the same time.
+type tunedBackend struct {
+	slowCompiler
+	compiling, most *atomic.Int32
+}
+
+func (b tunedBackend) Traits() backend.Traits {
+	traits := b.Backend.Traits()
+	traits.TunesOnDevice = true
+	return traits
+}
+
+func (b tunedBackend) Builder(name string) compute.Builder {
+	return tunedBuilder{b.Backend.Builder(name), b}
+}
+
+func (b tunedBackend) Donating(alias map[string]int) compute.Backend {
+	return tunedDonating{b.Backend.Donating(alias).(*xla.View), b}
+}
+
+type tunedDonating struct {
+	*xla.View
+	of tunedBackend
+}
+
+func (v tunedDonating) Builder(name string) compute.Builder {
+	return tunedBuilder{v.View.Builder(name), v.of}
+}
+
+type tunedBuilder struct {
+	compute.Builder
+	of tunedBackend
+}
+
+// Compile implements [compute.Builder].
+func (b tunedBuilder) Compile() (compute.Executable, error) {
+	n := b.of.compiling.Add(1)
+	defer b.of.compiling.Add(-1)
+	for most := b.of.most.Load(); n > most && !b.of.most.CompareAndSwap(most, n); most = b.of.most.Load() {
+	}
+	b.of.asked.Add(1)
+	return b.Builder.Compile()
+}
+
+// spansOf notes when spans begin and end.
+type spansOf struct {
+	mu    sync.Mutex
+	spans map[string][2]time.Time
+}
+
+func (s *spansOf) Span(_, name string, begin, end time.Time, _ ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.spans[name] = [2]time.Time{begin, end}
+}
+
+func (s *spansOf) Counter(string, time.Time, ...any) {}
+
+// Programs that are tuned on the device are compiled one after the other, all of them, and before the weights come.
+func TestTunedProgramsComeBeforeWeights(t *testing.T) {
+	b := tunedBackend{slowCompiler{testenv.XLA(t), nil, nil, new(atomic.Int32)}, new(atomic.Int32), new(atomic.Int32)}
+	times := &spansOf{spans: map[string][2]time.Time{}}
+	e, err := New(t.Context(), Config{Model: testenv.Model(t, "smollm2-like"), MaxSeqs: 2, PageSize: 16,
+		PrefillTokens: 64, Backend: b, MaxModelLen: 160, MaxRounds: 8, KVMemory: 16 * 16 * 2 * 2 * 3 * 8 * 4,
+		Admission: Overcommit, Trace: func(int) schedule.Tracer { return times }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if n, all := int(b.asked.Load()), len(e.Plan().Programs); n != all || b.most.Load() != 1 {
+		t.Errorf("%d of %d programs are compiled, up to %d at a time", n, all, b.most.Load())
+	}
+	compiled, loaded := times.spans["compile"], times.spans["load weights"]
+	if loaded[0].IsZero() || loaded[0].Before(compiled[1]) {
+		t.Errorf("weights are loaded from %v on, and programs compiled until %v", loaded[0], compiled[1])
 	}
 }

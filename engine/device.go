@@ -59,7 +59,7 @@ func (d onDevice) Run(in *schedule.Input) (*schedule.Output, schedule.Spent, err
 	d.core.ExpectTransfers(int(output.MinFree))
 	began, elapsed := d.core.Ran()
 	spent := schedule.Spent{Device: elapsed}
-	spent.Prefill, spent.Decode = device.Spent(output)
+	spent.Prefill, spent.Decode, spent.Clocked = device.Spent(output)
 	d.traceSteps(output, began, spent)
 	return &output.OutputOf, spent, nil
 }

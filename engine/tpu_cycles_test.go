@@ -57,6 +57,12 @@ func TestDecodeStepsForTPU(t *testing.T) {
 			if layers > 1000*c.layers || draw > 1000*c.draw || around > 1000*c.around {
 				t.Errorf("want at most %d, %d, %d", c.layers, c.draw, c.around)
 			}
+			for part, work := range map[string]hlo.Work{"a step": steps.Around, "a round": steps.Round,
+				"sampling": steps.Draw} {
+				if n := work.Offloaded.Operations; n > 0 {
+					t.Errorf("%s hands %d operations to another core and waits", part, n)
+				}
+			}
 		})
 	}
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/quire/quire/backend/xla/internal/pjrtc"
 	"github.com/quire/quire/backend/xla/internal/program"
 	"github.com/quire/quire/backend/xla/internal/programcache"
+	"github.com/quire/quire/backend/xla/internal/topologies"
 	"github.com/quire/quire/internal/plural"
 )
 
@@ -74,6 +75,14 @@ func NewContext(ctx context.Context, o Options) (*Backend, error) {
 		_ = client.Destroy()
 		return nil, fmt.Errorf("xla: %s is a plugin for %q, not for %q: give the path of the right plugin", o.Plugin,
 			b.platform, o.Platform)
+	}
+	if b.platform == backend.TPU {
+		kind, err := b.DeviceKind()
+		if err != nil {
+			_ = client.Destroy()
+			return nil, err
+		}
+		b.options = topologies.Options(b.platform, kind, os.Getenv(libtpuFlags))
 	}
 	if b.standIn = o.StandIn != nil; b.standIn {
 		b.platform = "tpu"

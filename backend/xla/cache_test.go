@@ -12,6 +12,7 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph"
 
 	"github.com/quire/quire/backend/xla"
 )
@@ -67,6 +68,27 @@ func addOne(t *testing.T, b *xla.Backend, offset float32) *xla.Executable {
 	return e
 }
 
+// multiplied is another program.
+func multiplied(t *testing.T, b *xla.Backend) *xla.Executable {
+	t.Helper()
+	view := b.Donating(nil).(*xla.View)
+	g := NewGraph(view, "multiplied")
+	x := Parameter(g, "x", shapes.Make(dtypes.Float32, 1000))
+	if err := g.Compile(Mul(x, x)); err != nil {
+		t.Fatal(err)
+	}
+	return view.Executables()[0]
+}
+
+func choices(t *testing.T, e *xla.Executable) string {
+	t.Helper()
+	digest, err := e.Choices()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return digest
+}
+
 func entries(t *testing.T, dir string) []string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(dir, "*"))
@@ -96,7 +118,13 @@ func TestCache(t *testing.T) {
 
 	// Another client of the same plugin takes them, one of other devices does not.
 	b2 := newBackend(t, xla.Options{CacheDir: dir})
-	check("another client", b2, addOne(t, b2, 1), true, 0, 1)
+	kept := addOne(t, b2, 1)
+	check("another client", b2, kept, true, 0, 1)
+	compiled, again := choices(t, addOne(t, b, 1)), choices(t, kept)
+	other := choices(t, multiplied(t, newBackend(t, xla.Options{})))
+	if compiled != again || compiled == other {
+		t.Errorf("what the compiler chose is %s, of the kept program %s, of another one %s", compiled, again, other)
+	}
 	b3 := newBackend(t, xla.Options{CacheDir: dir, ClientOptions: map[string]any{"cpu_device_count": 2}})
 	check("other devices", b3, addOne(t, b3, 1), false, 1, 0)
 	if n := len(entries(t, dir)); n != 3 {

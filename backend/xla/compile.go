@@ -2,6 +2,7 @@ package xla
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -44,6 +45,9 @@ func (b *Backend) compile(p *program.Builder, text []byte) (*Executable, error) 
 	case len(on) == 1:
 		config = config.WithDeviceAssignment(on)
 	}
+	if err := pjrtc.SetOptions(config, topologies.Overrides(topologies.OfProgram(b.options, text))); err != nil {
+		return nil, err
+	}
 	loaded, err := config.Done()
 	if err != nil {
 		return nil, b.failed(p, err)
@@ -75,10 +79,16 @@ func (b *Backend) loadCached(key string) *loadedProgram {
 	return b.loaded.add(key, loaded)
 }
 
-// failed names the program in an error of the compiler. One that is about memory becomes an [*OutOfMemoryError] or a
-// [*KernelMemoryError]. After a memory error of a kernel the backend no longer builds programs with this kernel.
-func (b *Backend) failed(p *program.Builder, err error) error {
-	err = memoryerror.Compiling(p.Name(), err)
+// failed names the program in an error of the compiler, and the option that the error is about, if it is about one. One
+// that is about memory becomes an [*OutOfMemoryError] or a [*KernelMemoryError]. After a memory error of a kernel the
+// backend no longer builds programs with this kernel.
+func (b *Backend) failed(p *program.Builder, cause error) error {
+	err := memoryerror.Compiling(p.Name(), cause)
+	if o := topologies.Refused(b.options, cause.Error()); o != nil && !memoryerror.IsOutOfMemory(err) {
+		return fmt.Errorf("xla: compiling program %q: %s does not take the option %s=%s: use the version that "+
+			"\"sample setup\" installs, or leave the option to libtpu by --%[3]s in %[5]s", p.Name(), b.pluginPath,
+			o.Name, o.Value, libtpuFlags)
+	}
 	var lack *KernelMemoryError
 	if errors.As(err, &lack) {
 		native.SetKernel(b.forms, lack, p)
@@ -89,7 +99,9 @@ func (b *Backend) failed(p *program.Builder, err error) error {
 // compileAhead compiles the program for the topology, and keeps it in the cache for machines that have the devices.
 // Without a device, a program's memory needs can't be read from its serialized form, so they are kept in a record.
 func (b *Backend) compileAhead(p *program.Builder, e *Executable) (*Executable, error) {
-	options, records := topologies.CompileOptions(b.assigned(-1)), b.topology.records
+	options := slices.Concat(topologies.CompileOptions(b.assigned(-1)),
+		topologies.Overrides(topologies.OfProgram(b.options, e.text)))
+	records := b.topology.records
 	var key, recordKey string
 	if b.cache != nil {
 		key = b.cache.Key(e.text, b.assigned(-1))

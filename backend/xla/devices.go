@@ -12,6 +12,7 @@ import (
 
 	"github.com/quire/quire/backend/xla/internal/pjrtc"
 	"github.com/quire/quire/backend/xla/internal/programcache"
+	"github.com/quire/quire/backend/xla/internal/topologies"
 )
 
 // lifetime is whether a backend may still be used. A group ends with the backend that it is a group of, its owner.
@@ -65,12 +66,13 @@ type devices struct {
 	plugin     *pjrt.Plugin
 	pluginPath string
 	platform   string
-	standIn    bool         // devices of a different platform run what this platform's devices would
-	client     *pjrt.Client // nil if topology is set
-	topology   *topology    // set for a backend that only compiles
-	group      []int        // the devices of a group, by their numbers; nil for all, one at a time
-	ids        []int        // the plugin's own numbers for the group's devices, or for the devices of all hosts
-	hosts      *hosts       // set if the group also has devices of other processes
+	standIn    bool                // devices of a different platform run what this platform's devices would
+	options    []topologies.Option // of the compiler, for all programs
+	client     *pjrt.Client        // nil if topology is set
+	topology   *topology           // set for a backend that only compiles
+	group      []int               // the devices of a group, by their numbers; nil for all, one at a time
+	ids        []int               // the plugin's own numbers for the group's devices, or for the devices of all hosts
+	hosts      *hosts              // set if the group also has devices of other processes
 }
 
 // Platform returns the plugin's platform in lower case: "cpu", "cuda", "tpu".

@@ -241,7 +241,14 @@ func (e *Executable) Cost() (Cost, error) {
 // and layout, opcode, operands, and the computations and targets it calls. The compiler for TPUs adds the cycles that
 // it expects. Literals, metadata and other attributes are left out. The text serves checks such as "no copy of the
 // cache's shape", and shows what a step consists of if there is no device.
-func (e *Executable) OptimizedHLO() (string, error) {
+func (e *Executable) OptimizedHLO() (string, error) { return e.optimized(hlotext.Print) }
+
+// Choices returns a digest of what the compiler chose for the operations of the program, such as the forms of products
+// that it measured on a GPU.
+func (e *Executable) Choices() (string, error) { return e.optimized(hlotext.Choices) }
+
+// optimized returns what read makes of the optimized program, a serialized xla.HloModuleProto.
+func (e *Executable) optimized(read func(module []byte) (string, error)) (string, error) {
 	if err := e.valid(); err != nil {
 		return "", err
 	}
@@ -264,7 +271,7 @@ func (e *Executable) OptimizedHLO() (string, error) {
 	default:
 		return "", fmt.Errorf("xla: the optimized form of program %q comes as %q, which is not known", e.name, format)
 	}
-	text, err := hlotext.Print(program)
+	text, err := read(program)
 	if err != nil {
 		return "", fmt.Errorf("xla: the optimized form of program %q: %w", e.name, err)
 	}

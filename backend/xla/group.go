@@ -32,8 +32,8 @@ func (b *Backend) Group(devices ...int) (*Backend, error) {
 	}
 	there := b.NumDevices()
 	g := &Backend{forms: b.forms, cache: b.cache, loaded: b.loaded}
-	g.owner, g.plugin, g.pluginPath, g.platform, g.standIn, g.client, g.topology = owner, b.plugin, b.pluginPath,
-		b.platform, b.standIn, b.client, b.topology
+	g.owner, g.plugin, g.pluginPath, g.platform, g.standIn, g.client, g.topology, g.options = owner, b.plugin,
+		b.pluginPath, b.platform, b.standIn, b.client, b.topology, b.options
 	if len(devices) == 0 {
 		return nil, errors.New("xla: a group has at least one device")
 	}

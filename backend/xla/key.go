@@ -19,6 +19,9 @@ import (
 	"github.com/quire/quire/backend/xla/internal/programcache"
 )
 
+// libtpuFlags names the environment variable of the user's own flags for libtpu.
+const libtpuFlags = "LIBTPU_INIT_ARGS"
+
 // openCache opens the folder for compiled programs, and makes it if it is missing.
 func openCache(dir string, d *devices) (*programcache.Cache, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -132,7 +135,10 @@ func fileDigest(dir, path string) (string, error) {
 // identifies libtpu's build and the chip.
 func writeTPUKey(key io.Writer, d *devices) {
 	fmt.Fprintf(key, "tpu %q devices %d\n", d.version(), d.onAllHosts())
-	fmt.Fprintf(key, "LIBTPU_INIT_ARGS %q\n", os.Getenv("LIBTPU_INIT_ARGS"))
+	if len(d.options) > 0 {
+		fmt.Fprintf(key, "options %q\n", d.options)
+	}
+	fmt.Fprintf(key, "LIBTPU_INIT_ARGS %q\n", os.Getenv(libtpuFlags))
 	fmt.Fprintf(key, "%s %q\n", xlaFlags, userFlags())
 	fmt.Fprintf(key, "%s %q\n", pjrt.EnvXlaDebugOptions, os.Getenv(pjrt.EnvXlaDebugOptions))
 }

@@ -100,6 +100,7 @@ func OpenTopologyContext(ctx context.Context, o TopologyOptions) (*Backend, erro
 	}
 	b := &Backend{devices: devices{plugin: plugin, pluginPath: o.Plugin, topology: t,
 		platform: strings.ToLower(described.Platform)}}
+	b.options = topologies.Options(b.platform, t.DeviceKind, os.Getenv(libtpuFlags))
 	if b.forms, err = native.New(native.Options{Platform: b.platform, Plugin: plugin, Mode: o.Kernels,
 		Folder: o.KernelDir, Device: b.describeDevice}); err != nil {
 		described.Close()

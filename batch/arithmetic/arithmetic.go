@@ -114,9 +114,19 @@ func compiledFor() string {
 	return xlaArithmetic + instructionSets[have]
 }
 
+// tunedAs stands between the name of a kind of device and what tuning chose on one.
+const tunedAs = ", tuned as "
+
+// Tuned is the device of [Name] if programs are tuned on it: chosen is a digest of the forms that were chosen.
+func Tuned(device, chosen string) string { return device + tunedAs + chosen }
+
 // Remedy reports how this machine may compute as another one did; now and was are names of arithmetic.
 func Remedy(now, was string) string {
 	onSuch := "continue where the job was started, or on a machine like it"
+	if device, _, ok := strings.Cut(was, tunedAs); ok && strings.HasPrefix(now, device+tunedAs) {
+		return "continue where the job was started, or with the folder \"programs\" of that machine's cache " +
+			"(QUIRE_CACHE), which has its programs as they were tuned"
+	}
 	if level, ok := strings.CutPrefix(was, jobstate.Kernels); ok {
 		level, _, plain := strings.Cut(level, ", ")
 		have, err := cpukernel.Features()

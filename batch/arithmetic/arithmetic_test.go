@@ -53,6 +53,17 @@ func TestArithmetic(t *testing.T) {
 			t.Errorf("%s on %q: %q, %v; want %q", c.backend, c.device, got, err, c.want)
 		}
 	}
+	tuned := func(chosen string) string { return Tuned("NVIDIA H200", chosen) }
+	if got, err := Name(&spec.Engine{Backend: "xla:cuda"}, dtypes.InvalidDType, tuned("ab12")); err != nil ||
+		got != "NVIDIA H200, tuned as ab12" {
+		t.Errorf("what tuning chose: %q, %v", got, err)
+	}
+	if got := Remedy(tuned("ab12"), tuned("cd34")); !strings.Contains(got, "QUIRE_CACHE") {
+		t.Errorf("the remedy for another tuning is %q", got)
+	}
+	if got := Remedy("NVIDIA H100, tuned as ab12", tuned("ab12")); strings.Contains(got, "QUIRE_CACHE") {
+		t.Errorf("the remedy for another device is %q", got)
+	}
 	on := func(backend, device string) (string, error) {
 		e := spec.Default().Engine
 		e.Backend = backend

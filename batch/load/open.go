@@ -158,6 +158,7 @@ func openEngine(ctx context.Context, s *process.Session, p *process.Process, j *
 		return err
 	}
 	closes(s.Sampler.Close)
+	nameTuning(s, groups[0], p.Log)
 	if err := p.ProfileDevice.Start(backend); err != nil {
 		return err
 	}

@@ -1,16 +1,23 @@
 package load
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/gomlx/compute"
 
+	"github.com/quire/quire/backend"
 	"github.com/quire/quire/backend/xla"
+	"github.com/quire/quire/batch/arithmetic"
 	"github.com/quire/quire/batch/process"
 )
 
@@ -81,4 +88,39 @@ func dumpProgram(path string, e *xla.Executable) error {
 		}
 	}
 	return nil
+}
+
+// tuning returns a digest of what tuning on the device chose for the programs of the session's engine.
+func tuning(s *process.Session) (string, error) {
+	e, ok := s.Sampler.(compiledEngine)
+	if !ok {
+		return "", nil
+	}
+	all, digest := e.Executables(), sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		program, ok := all[name].(interface{ Choices() (string, error) })
+		if !ok {
+			continue
+		}
+		chosen, err := program.Choices()
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintln(digest, name, chosen)
+	}
+	return hex.EncodeToString(digest.Sum(nil)[:6]), nil
+}
+
+// nameTuning adds to the name of the session's devices what tuning chose on them. A job whose programs can't be read
+// runs without, since tuning is the same as long as its programs are in the cache.
+func nameTuning(s *process.Session, b compute.Backend, log *slog.Logger) {
+	if !backend.Of(b).TunesOnDevice {
+		return
+	}
+	switch chosen, err := tuning(s); {
+	case err != nil:
+		log.Warn("what tuning chose is not part of the job's description", "err", err)
+	case chosen != "":
+		s.Device = arithmetic.Tuned(s.Device, chosen)
+	}
 }

@@ -44,12 +44,15 @@ type Report struct {
 	AllUsable bool `json:"all_usable"`
 	// Complete reports whether the search for the most pages came to its end: 1/128 more, or pages of 1/512 of the
 	// memory, were seen not to fit, or are useless. It is false if --max-compiles ended it, or nothing was searched.
-	Complete        bool            `json:"search_complete"`
-	Pages           int             `json:"pages"`
-	TokensOfContext int             `json:"tokens_of_context"`
-	Context         int             `json:"context"`
-	Sequences       int             `json:"sequences_at_context"`
-	KVMemoryFlag    string          `json:"kv_memory_flag"`
+	Complete        bool   `json:"search_complete"`
+	Pages           int    `json:"pages"`
+	TokensOfContext int    `json:"tokens_of_context"`
+	Context         int    `json:"context"`
+	Sequences       int    `json:"sequences_at_context"`
+	KVMemoryFlag    string `json:"kv_memory_flag"`
+	// MaxModelLenFlag is the limit that a run must be given to have these programs, if the plan was given none and a
+	// run would take it from its rows.
+	MaxModelLenFlag int             `json:"max_model_len_flag,omitempty"`
 	Trials          []Trial         `json:"trials,omitempty"`
 	Programs        []Program       `json:"programs"`
 	Kernels         []xla.KernelUse `json:"kernels,omitempty"`
@@ -90,6 +93,9 @@ func (r *Report) describe(p *Planner, done *engine.Precompiled) error {
 	r.Pages, r.TokensOfContext = plan.Pages, plan.Pages*plan.PageSize
 	r.AllUsable = plan.KV == "paged" && plan.Pages >= usablePages(plan)
 	r.KVMemoryFlag = fmt.Sprint(plan.KVBytes)
+	if p.config.MaxModelLen == 0 && p.backend.Traits().ScalarMemory > 0 {
+		r.MaxModelLenFlag = plan.MaxModelLen
+	}
 	r.Context = p.options.Context
 	if r.Context == 0 {
 		r.Context = min(defaultContext, plan.MaxModelLen)

@@ -44,7 +44,8 @@ type Session struct {
 	Config      models.Config // config of the model; zero if it has none
 	// Checkpoint has the weights that the engine was opened with. It is nil if that is not a model of package models.
 	Checkpoint *models.Checkpoint
-	// Device is the plugin's name for the kind of its devices, such as "cpu" or "NVIDIA H200"; empty without a plugin.
+	// Device is the plugin's name for the kind of its devices, such as "cpu" or "NVIDIA H200", and what tuning chose on
+	// them: see arithmetic.Tuned. It is empty without a plugin.
 	Device   string
 	Adapters []string // names of the adapters that rows may name, sorted
 	// TokenText returns the bytes that a token adds to a text, or the name of a special token. It is nil without a

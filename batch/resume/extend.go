@@ -142,6 +142,23 @@ func (s *Saved) raised(was jobstate.Settled) (rest jobstate.Settled, raised jobs
 	return was, jobstate.Differences{jobstate.Differ(spec.SettingMaxModelLen, now, before)}
 }
 
+// Changes reports whether the job changes the one of the folder.
+func (s *Saved) Changes() bool { return s.next != nil }
+
+// RaiseLimit gives the job the limit of a sequence's tokens that its rows need, 0 for the model's own, unless the job
+// has settled on as much.
+func (s *Saved) RaiseLimit(limit int) {
+	if limit > 0 && limit <= s.Job.Engine.MaxModelLen {
+		return
+	}
+	j := *s.Job
+	j.Engine.MaxModelLen = limit
+	s.Job = &j
+	if s.next != nil {
+		s.next.Settled.MaxModelLen = limit
+	}
+}
+
 // readerOf is a reader of the inputs as the job had them that was started, whose rows must be the first ones of now:
 // other ones are a difference.
 func (s *Saved) readerOf(ctx context.Context, was *jobstate.Description) (*promptset.Reader, jobstate.Differences,

@@ -45,7 +45,8 @@ func New(ctx context.Context, settled *config.Settled, hosts *Hosts, texts Texts
 	if cfg.Trace != nil {
 		c.Trace = cfg.Trace(cfg.Replica)
 	}
-	c.programs = &programs{backend: cfg.Backend, log: c.Log, span: c.Span, byName: map[string]*program{}}
+	c.programs = &programs{backend: cfg.Backend, tuned: settled.Traits.TunesOnDevice, log: c.Log, span: c.Span,
+		byName: map[string]*program{}}
 	if err := c.compileAndLoad(ctx); err != nil {
 		c.Close(func() {})
 		return nil, err
@@ -55,15 +56,25 @@ func New(ctx context.Context, settled *config.Settled, hosts *Hosts, texts Texts
 
 // compileAndLoad compiles the programs side by side and puts the weights on the device meanwhile. Programs that a job
 // may do without are compiled alongside the first calls if it is known that they are needed, or else once they may be.
+//
+// Programs that are tuned on the device are all compiled before the weights are loaded, one after the other: what else
+// the device does while the compiler measures would decide what it chooses.
 func (c *Core) compileAndLoad(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	loaded := make(chan error, 1)
-	go func() {
+	load := func() {
 		defer c.Span(schedule.HostTrack, "load weights")("bytes", c.Settled.AllWeightBytes())
 		loaded <- c.weights.load(ctx, c.graphs, c.Settled.Config)
-	}()
-	first := c.programs.add(c.graphs, c.graphs.Programs(), c.hosts == nil) // processes compare all programs first
+	}
+	tuned := c.programs.tuned
+	if tuned {
+		loaded <- nil
+	} else {
+		go load()
+	}
+	// Processes compare all programs first.
+	first := c.programs.add(c.graphs, c.graphs.Programs(), c.hosts == nil && !tuned)
 	end := c.Span(compilerTrack, "compile")
 	err := c.programs.compile(c.graphs, first)
 	end("programs", len(first))
@@ -78,7 +89,10 @@ func (c *Core) compileAndLoad(ctx context.Context) error {
 	if c.Settled.Config.HostKVMemory > 0 || c.Settled.Sizes.Contexts > 0 {
 		c.programs.compileLater()
 	}
-	err = <-loaded
+	if err = <-loaded; tuned {
+		load()
+		err = <-loaded
+	}
 	c.programs.compiling.Go(c.programs.releaseMemory)
 	run := c.Program(device.Run)
 	if err == nil {

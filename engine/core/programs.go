@@ -15,6 +15,7 @@ import (
 // programs are the compiled programs of an engine.
 type programs struct {
 	backend   compute.Backend
+	tuned     bool // on the device, while they are compiled
 	log       *slog.Logger
 	span      func(track, name string) (end func(args ...any))
 	byName    map[string]*program
@@ -67,7 +68,7 @@ func (p *programs) compileLater() {
 // compilerTrack is the track of a trace that shows what is compiled.
 const compilerTrack = "compiler"
 
-// compile compiles programs side by side.
+// compile compiles programs side by side, or one after the other if they are tuned.
 func (p *programs) compile(gr *device.Graphs, list []device.Program) error {
 	start := time.Now()
 	failures := make([]error, len(list))
@@ -80,6 +81,9 @@ func (p *programs) compile(gr *device.Graphs, list []device.Program) error {
 			failures[i] = to.err
 			p.log.Debug("compiled", "program", one.Name, "seconds", time.Since(start).Seconds())
 		})
+		if p.tuned {
+			wg.Wait()
+		}
 	}
 	wg.Wait()
 	return errors.Join(failures...)

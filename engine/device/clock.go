@@ -38,10 +38,10 @@ func tick(clock, todo *Node) (after, same *Node) {
 	return out[0], out[1]
 }
 
-// Spent returns how long the rounds of a call ran prompts and decoded; 0 if there was no clock.
-func Spent(o *Output) (prompts, decoding time.Duration) {
+// Spent returns how long the rounds of a call ran prompts and decoded; false if there was no clock.
+func Spent(o *Output) (prompts, decoding time.Duration, ok bool) {
 	if o.Clock == nil {
-		return 0, 0
+		return 0, 0, false
 	}
-	return time.Duration(o.Clock[clockSums+prefill]), time.Duration(o.Clock[clockSums+decode])
+	return time.Duration(o.Clock[clockSums+prefill]), time.Duration(o.Clock[clockSums+decode]), true
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 
+	"github.com/quire/quire/backend"
 	"github.com/quire/quire/engine/admit"
 	"github.com/quire/quire/engine/config"
 	"github.com/quire/quire/engine/schedule"
@@ -78,6 +79,9 @@ func New(ctx context.Context, cfg Config) (_ *Encoder, err error) {
 		e.program, err = s.compile()
 		compiled <- err
 	}()
+	if backend.Of(s.Backend).TunesOnDevice { // nothing else may run meanwhile
+		compiled <- <-compiled
+	}
 	err = e.load(ctx)
 	if failure := <-compiled; failure != nil {
 		err = failure

@@ -192,8 +192,12 @@ func (m Measure) String() string { return MeasureNames[m] }
 // Output is OutputOf on the host.
 type Output = OutputOf[int32, []int32, []float32]
 
-// Spent is how long a call kept the device busy. Prefill and Decode are 0 if the device has no clock of its own.
-type Spent struct{ Device, Prefill, Decode time.Duration }
+// Spent is how long a call kept the device busy. Prefill and Decode are 0 if the device has no clock of its own, which
+// Clocked reports.
+type Spent struct {
+	Device, Prefill, Decode time.Duration
+	Clocked                 bool
+}
 
 // Errors of a run.
 var (

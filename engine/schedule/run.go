@@ -18,6 +18,7 @@ type job struct {
 	// shrinks again while a request receives progress and calls take long.
 	columns int
 	told    bool // a request that was taken in has Request.Told
+	clock   stepClock
 	start   time.Time
 	called  time.Time // when the last call ended
 	// failed has the rows of a call that failed, for Inspect: nil unless one did. The scheduler did not take them over.
@@ -266,8 +267,14 @@ func (j *job) account(output *Output, spent Spent) {
 		st.AcceptedTokens += int(output.Drafts[1])
 	}
 	st.DeviceSeconds += spent.Device.Seconds()
-	st.PrefillSeconds += spent.Prefill.Seconds()
-	st.DecodeSeconds += spent.Decode.Seconds()
+	if spent.Clocked {
+		st.PrefillSeconds += spent.Prefill.Seconds()
+		st.DecodeSeconds += spent.Decode.Seconds()
+	} else {
+		j.clock.add(output.PrefillSteps, output.DecodeSteps, spent.Device.Seconds())
+		st.PrefillSeconds, st.DecodeSeconds = j.clock.divide()
+		st.FittedSeconds = st.PrefillSeconds + st.DecodeSeconds
+	}
 	st.PeakPages = max(st.PeakPages, j.Sizes.Pages-int(output.MinFree))
 	if j.Trace != nil {
 		j.count(output, tokens)

@@ -15,9 +15,11 @@ type Stats struct {
 	DeviceSeconds float64 `json:"device_seconds"`
 	HostSeconds   float64 `json:"host_seconds"`
 	// PrefillSeconds and DecodeSeconds are the parts of DeviceSeconds in which steps of that kind ran, by a clock in
-	// the program; the rest is admission. They are 0 if the device has no clock: see Spent.
+	// the program; the rest is admission. If the device has no clock, see Spent, they are what fits the seconds and
+	// steps of all calls best, and FittedSeconds is their sum; 0 if the calls do not tell the kinds apart.
 	PrefillSeconds float64 `json:"prefill_seconds,omitempty"`
 	DecodeSeconds  float64 `json:"decode_seconds,omitempty"`
+	FittedSeconds  float64 `json:"fitted_seconds,omitempty"`
 
 	Requests     int `json:"requests"`
 	PromptTokens int `json:"prompt_tokens"` // tokens of the requests' prompts, each counted once
@@ -91,4 +93,43 @@ func (s Stats) Then(next Stats) Stats {
 		}
 	}
 	return sum
+}
+
+// stepClock divides the seconds of calls among the two kinds of steps, for devices without a clock: by the seconds of a
+// step of each kind with which the sum of the squares of what calls took beyond their steps is smallest.
+type stepClock struct {
+	calls                  int
+	prefill, decode, total float64
+	// Sums over calls of products: of prefill steps (p), decode steps (d) and seconds (s).
+	pp, pd, dd, ps, ds float64
+}
+
+func (c *stepClock) add(prefillSteps, decodeSteps int32, seconds float64) {
+	p, d := float64(prefillSteps), float64(decodeSteps)
+	if p+d == 0 {
+		return
+	}
+	c.calls++
+	c.prefill, c.decode, c.total = c.prefill+p, c.decode+d, c.total+seconds
+	c.pp, c.pd, c.dd, c.ps, c.ds = c.pp+p*p, c.pd+p*d, c.dd+d*d, c.ps+p*seconds, c.ds+d*seconds
+}
+
+// Steps of both kinds in much the same proportion in all calls, or in few calls, do not tell what one of them takes.
+const (
+	fewestClocked = 4
+	leastSpread   = 0.01
+)
+
+// divide returns the seconds of all steps of each kind, whose sum is that of the calls; 0 if they cannot be told apart.
+func (c *stepClock) divide() (prefill, decode float64) {
+	if c.prefill == 0 || c.decode == 0 {
+		return c.total * min(1, c.prefill), c.total * min(1, c.decode)
+	}
+	spread := c.pp*c.dd - c.pd*c.pd
+	a, b := c.ps*c.dd-c.ds*c.pd, c.ds*c.pp-c.ps*c.pd
+	if c.calls < fewestClocked || spread < leastSpread*c.pp*c.dd || a <= 0 || b <= 0 {
+		return 0, 0
+	}
+	prefill, decode = a*c.prefill, b*c.decode
+	return c.total * prefill / (prefill + decode), c.total * decode / (prefill + decode)
 }

@@ -13,8 +13,9 @@ import (
 func EngineFigures(s engine.Stats, row func(name, format string, args ...any)) {
 	row("start", "%s until programs and weights were ready", Seconds(s.StartSeconds))
 	row("first token", "%s after that", Seconds(s.FirstTokenSeconds))
-	row("prefill", "%s", ran(s.PrefillTokens, s.PrefillSteps, s.PrefillSeconds))
-	row("decode", "%s", ran(s.DecodeTokens, s.DecodeSteps, s.DecodeSeconds))
+	fitted := s.FittedSeconds > 0
+	row("prefill", "%s", ran(s.PrefillTokens, s.PrefillSteps, s.PrefillSeconds, fitted))
+	row("decode", "%s", ran(s.DecodeTokens, s.DecodeSteps, s.DecodeSeconds, fitted))
 	row("overall", "%.0f tokens/s in %s, host share %.1f %%", perSecond(s.GeneratedTokens, s.WallSeconds),
 		Seconds(s.WallSeconds),
 		100*share(s.HostSeconds, s.WallSeconds))
@@ -38,13 +39,17 @@ func EngineFigures(s engine.Stats, row func(name, format string, args ...any)) {
 	}
 }
 
-// ran shows steps of one kind, with their rate if their time was measured.
-func ran(tokens, steps int, seconds float64) string {
+// ran shows steps of one kind, with their rate if their time is known: an estimate if it was fitted to calls.
+func ran(tokens, steps int, seconds float64, fitted bool) string {
 	text := fmt.Sprintf("%s in %s", plural.Count(tokens, "token"), plural.Count(steps, "step"))
 	if seconds == 0 {
 		return text
 	}
-	return fmt.Sprintf("%.0f tokens/s (%s, %s)", perSecond(tokens, seconds), text, Seconds(seconds))
+	about := ""
+	if fitted {
+		about = "about "
+	}
+	return fmt.Sprintf("%s%.0f tokens/s (%s, %s)", about, perSecond(tokens, seconds), text, Seconds(seconds))
 }
 
 func perSecond(n int, seconds float64) float64 { return share(float64(n), seconds) }

@@ -107,7 +107,12 @@ func printPlan(w io.Writer, r *plan.Report) {
 	for _, w := range r.Warnings {
 		row("warning", "%s", w.Spell(cli.AsFlag))
 	}
-	row("run with", "--kv-memory %s", r.KVMemoryFlag)
+	flags, why := "--kv-memory "+r.KVMemoryFlag, ""
+	if r.MaxModelLenFlag > 0 {
+		flags += fmt.Sprintf(" --max-model-len %d", r.MaxModelLenFlag)
+		why = ", the model's own limit: without it run takes what its longest row needs"
+	}
+	row("run with", "%s%s", flags, why)
 	t.Flush()
 }
 

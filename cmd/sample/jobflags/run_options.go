@@ -45,7 +45,8 @@ func (o *Options) Define(f *cli.Flags) {
 			"`TYPE` type of weights and activations on the device: f32, bf16, f16, or auto (that of the checkpoint; "+
 				"bf16 for quantized ones)")
 		s.IntVar(&o.Spec.Engine.MaxModelLen, "max-model-len", 0,
-			"`TOKENS` maximum length of a prompt and its completion together (default: the model's own limit)")
+			"`TOKENS` maximum length of a prompt and its completion together (default: the model's own limit, or on "+
+				"TPUs as much as the longest row needs)")
 	})
 	f.Group("Weights that change during the run (docs/weights.md)", o.defineWatch)
 	f.Group("Input and output", func(s *pflag.FlagSet) {

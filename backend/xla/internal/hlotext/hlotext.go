@@ -2,6 +2,8 @@
 package hlotext
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"regexp"
 	"strings"
@@ -232,4 +234,33 @@ func printInstructions(out *strings.Builder, computation message, computations m
 		out.WriteString("\n")
 	}
 	return nil
+}
+
+// Choices returns a digest of what a compiler chose for the operations of a serialized xla.HloModuleProto: their kinds
+// and shapes, and how each is computed (custom_call_target, fusion_kind and backend_config). It leaves out names and
+// numbers, and is the same whether the program was compiled now or read from a file.
+func Choices(b []byte) (string, error) {
+	module, err := parse(b)
+	if err != nil {
+		return "", err
+	}
+	digest := sha256.New()
+	for _, v := range module[3] {
+		computation, err := parse(v.bytes)
+		if err != nil {
+			return "", err
+		}
+		for _, v := range computation[2] {
+			i, err := parse(v.bytes)
+			if err != nil {
+				return "", err
+			}
+			shape, err := printShape(i.one(3))
+			if err != nil {
+				return "", err
+			}
+			fmt.Fprintf(digest, "%s %s %q %q %q\n", i.one(2), shape, i.one(28), i.one(11), i.one(43))
+		}
+	}
+	return hex.EncodeToString(digest.Sum(nil)), nil
 }
