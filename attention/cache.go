@@ -45,7 +45,7 @@ type Layout struct {
 	// Packed, if not 0, is the number of numbers in a register of 32 bits, and the cache is
 	// [Pages, PageSize, 2*KVHeads/Packed, Packed, HeadDim], or for a HeadDim of 64
 	// [Pages, PageSize, ceil(KVHeads/Packed), Packed, 2*HeadDim]: the same numbers in the same order, and zeros for the
-	// heads that KVHeads lacks.
+	// heads that KVHeads lacks. 8-bit floats have no scales there.
 	Packed int
 	// ByHead puts the keys of a page's tokens side by side for each head, and so their values:
 	// [Pages, 2*KVHeads, PageSize, HeadDim]. A kernel that reads the keys of a head, and then its values, reads memory
@@ -66,7 +66,7 @@ func (l Layout) Shape() shapes.Shape {
 		return shapes.Make(l.DType, l.Pages, l.State)
 	case l.Packed > 0:
 		each := f.packedVectors()
-		return shapes.Make(l.DType, l.Pages, l.PageSize, each*f.heads()/l.Packed, l.Packed, 2*l.HeadDim/each)
+		return shapes.Make(f.stored(), l.Pages, l.PageSize, each*f.heads()/l.Packed, l.Packed, 2*l.HeadDim/each)
 	case l.Flat:
 		return shapes.Make(f.stored(), l.Pages, l.PageSize, f.flatWidth())
 	case l.ByHead:
@@ -137,11 +137,14 @@ func (l Layout) Update(cache *Node, batch tokenqueue.PageBatchInfo, k, v *Node) 
 		cache, k, dests := byHead.turn(in[0]), in[1], in[len(in)-1]
 		token := l.Shape().Dimensions[2:]
 		kv := Stack(in[1:len(in)-1], 2)
-		if l.Quantized() {
+		switch {
+		case l.Quantized():
 			kv = f.quantize(kv)
+		case f.float8() && kv.DType() != f.stored():
+			kv = f.toFloat8(kv)
 		}
 		if missing := f.heads() - l.KVHeads; missing > 0 {
-			kv = Pad(kv, ScalarZero(k.Graph(), k.DType()), compute.PadAxis{}, compute.PadAxis{End: missing})
+			kv = Pad(kv, ScalarZero(k.Graph(), kv.DType()), compute.PadAxis{}, compute.PadAxis{End: missing})
 		}
 		if missing := f.flatWidth() - l.HeadDim*l.KVHeads; l.Flat && l.Shared && !l.Quantized() && missing > 0 {
 			kv = Reshape(kv, k.Shape().Dimensions[0], -1)
@@ -340,7 +343,11 @@ func (l Layout) block(cache *Node, slots, pageIndices, block *Node, blockSize in
 		}
 		kv = TransposeAllAxes(Reshape(kv, b, blockSize, f.heads(), f.each(), l.HeadDim), 3, 0, 2, 1, 4)
 		part := func(i int) vectors {
-			return vectors{numbers: Squeeze(Slice(kv, AxisRange(i, i+1), AxisRange(), AxisRange(0, l.KVHeads)), 0)}
+			numbers := Squeeze(Slice(kv, AxisRange(i, i+1), AxisRange(), AxisRange(0, l.KVHeads)), 0)
+			if f.float8() {
+				numbers = f.fromFloat8(numbers, products)
+			}
+			return vectors{numbers: numbers}
 		}
 		return part(0), part(f.each() - 1)
 	}
@@ -370,7 +377,7 @@ func (l Layout) block(cache *Node, slots, pageIndices, block *Node, blockSize in
 //
 // It returns an error for layers that keep a state, and for quantized caches.
 func Dense(l Layout, pages any, tokens int) (keys, values []float32, err error) {
-	if l.State > 0 || l.Quantized() {
+	if l.State > 0 || l.Quantized() || l.format().float8() {
 		return nil, nil, fmt.Errorf("attention: the cache has no keys and values in floats")
 	}
 	var number func(at int) float32

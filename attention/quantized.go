@@ -12,7 +12,7 @@ import (
 // the scale, in the four bytes after them. The scale is the largest magnitude of the vector times 1/limit; a byte is
 // the number times 1/scale, rounded to nearest even; all in float32. (A compiler may turn divisions into products.) If
 // all magnitudes of a vector are below [tiny], its bytes are zeros and its scale is 0. If a vector has a NaN or an
-// infinity, its bytes are zeros and its scale is not finite.
+// infinity, its bytes are zeros and its scale is not finite. A packed cache has no scales: see float8.
 
 // scaleBytes is the number of bytes of a vector's scale.
 const scaleBytes = 4
@@ -29,7 +29,31 @@ func (l Layout) format() format { return format(l) }
 // Quantized reports whether the cache holds bytes with scales.
 func (l Layout) Quantized() bool { return l.format().quantized() }
 
-func (f format) quantized() bool { return f.DType == dtypes.Int8 || f.DType == dtypes.F8E4M3FN }
+func (f format) quantized() bool {
+	return f.Packed == 0 && (f.DType == dtypes.Int8 || f.DType == dtypes.F8E4M3FN)
+}
+
+// float8 reports whether the cache holds 8-bit floats without scales, as the kernels of a packed cache read them.
+func (f format) float8() bool { return f.Packed > 0 && f.DType == dtypes.F8E4M3FN }
+
+// notANumber is the byte of an 8-bit float that is not a number.
+const notANumber = 0x7f
+
+// toFloat8 returns the bytes of the nearest 8-bit floats, and the largest one for larger numbers. What is not finite is
+// not a number.
+func (f format) toFloat8(x *Node) *Node {
+	x = toFloat32(x)
+	g, bytes := x.Graph(), f.round(x)
+	finite := LessThan(Abs(x), FillScalar(g, x.Shape(), math.Inf(1)))
+	return Where(finite, bytes, FillScalar(g, bytes.Shape(), notANumber))
+}
+
+// fromFloat8 is the inverse of toFloat8.
+func (f format) fromFloat8(bytes *Node, dtype dtypes.DType) *Node {
+	g, x := bytes.Graph(), f.numbers(bytes, dtype)
+	size := BitwiseAnd(bytes, FillScalar(g, bytes.Shape(), 0x7f))
+	return Where(Equal(size, FillScalar(g, bytes.Shape(), notANumber)), FillScalar(g, x.Shape(), math.NaN()), x)
+}
 
 // heads is KVHeads, rounded up to what the cache has.
 func (f format) heads() int {
@@ -152,7 +176,7 @@ func (f format) numbers(bytes *Node, dtype dtypes.DType) *Node {
 // products is the dtype in which queries and keys, and weights and values, are multiplied.
 func (f format) products(queries dtypes.DType) dtypes.DType {
 	switch {
-	case !f.quantized():
+	case !f.quantized() && !f.float8():
 		return f.DType
 	case queries == dtypes.BFloat16:
 		return dtypes.BFloat16 // bfloat16 represents every number that the bytes encode

@@ -215,6 +215,64 @@ func TestQuantizedFlat(t *testing.T) {
 	}
 }
 
+// A packed cache has 8-bit floats without scales: all forms attend to what these are.
+func TestFloat8(t *testing.T) {
+	for _, f := range forms(t) {
+		for heads, dim := range map[[2]int]int{{9, 3}: 64, {4, 1}: 128} {
+			s := base
+			s.kvType, s.packed, s.heads, s.kvHeads, s.headDim = dtypes.F8E4M3FN, true, heads[0], heads[1], dim
+			check(t, f, s, dtypes.Float32, 2e-5, []ragged{{90, 20}, {33, 1}, {31, 25}})
+			check(t, f, s.decode(), dtypes.Float32, 2e-5, []ragged{{96, 1}, {1, 1}, {64, 1}, {33, 1}})
+		}
+	}
+}
+
+// Numbers become the nearest 8-bit floats, large ones the largest, and what is not finite is not a number.
+func TestFloat8Update(t *testing.T) {
+	const tokens, heads, dim, width = 3, 3, 64, 4 * 128
+	layout := attention.PagedLayout(1, tokens, heads, dim, dtypes.F8E4M3FN)
+	layout.Packed = 4
+	for _, f := range forms(t) {
+		exec, err := NewExec(f.backend, func(x *Node) *Node {
+			k := Reshape(x, tokens, heads, dim)
+			return layout.Update(Zeros(k.Graph(), layout.Shape()), batchOf(Const(k.Graph(), []int32{0, 1, 2})), k,
+				Neg(k))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer exec.Finalize()
+		rapid.Check(t, func(r *rapid.T) {
+			x := make([]float32, tokens*heads*dim)
+			size := rapid.SampledFrom([]float64{1, 0.01, 300}).Draw(r, "size")
+			rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(r, "seed"), 0))
+			for i := range x {
+				x[i] = float32(math.Tan(rng.Float64()*3-1.5) * size)
+			}
+			at := rapid.IntRange(0, len(x)-1).Draw(r, "at")
+			x[at] = rapid.SampledFrom([]float32{x[at], 0, 448, 464, 0x1p-10, 0x3p-10, math.MaxFloat32,
+				float32(math.NaN()), float32(math.Inf(-1))}).Draw(r, "odd")
+			out, err := exec.Exec(x)
+			if err != nil {
+				r.Fatal(err)
+			}
+			got := tensors.MustCopyFlatData[uint8](out[0])
+			for i, v := range x {
+				token, head, d := i/(heads*dim), i/dim%heads, i%dim
+				for j, sign := range []float32{1, -1} {
+					want := byte(0x7f)
+					if !math.IsNaN(float64(v)) && !math.IsInf(float64(v), 0) {
+						want = e4m3(float64(sign * v))
+					}
+					if b := got[token*width+(2*head+j)*dim+d]; b != want {
+						r.Fatalf("%g is %#x, want %#x", sign*v, b, want)
+					}
+				}
+			}
+		})
+	}
+}
+
 // Kernels for TPUs read floats only, so caches of 8 bits have the flat form there.
 func TestQuantizedLayoutsForTPU(t *testing.T) {
 	for _, dtype := range []dtypes.DType{dtypes.Int8, dtypes.F8E4M3FN} {

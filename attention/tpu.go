@@ -32,7 +32,7 @@ func (l Layout) ForTPU(backend compute.Backend, steps ...Step) Layout {
 	if len(steps) == 0 || !l.format().canBePacked() {
 		return l
 	}
-	packed.Packed = 4 / l.DType.Size()
+	packed.Packed = packed.format().packing()
 	for _, s := range steps {
 		if s.Stored || !packed.hasKernel(backend, s) {
 			return l
@@ -41,10 +41,13 @@ func (l Layout) ForTPU(backend compute.Backend, steps ...Step) Layout {
 	return packed
 }
 
-// canBePacked reports whether there is a packed form of the cache.
+// canBePacked reports whether there is a packed form of the cache. The published kernels read floats only.
 func (f format) canBePacked() bool {
-	return f.Paged && !f.Shared && !f.quantized() && (2*f.HeadDim == tpuLanes || f.HeadDim%tpuLanes == 0)
+	return f.Paged && !f.Shared && f.DType != dtypes.Int8 && (2*f.HeadDim == tpuLanes || f.HeadDim%tpuLanes == 0)
 }
+
+// packing is how many numbers a register of 32 bits has, in a packed cache.
+func (f format) packing() int { return 4 / f.stored().Size() }
 
 // attentionOp is the composite of [Layout.RaggedPagedAttention].
 const attentionOp = "ragged_paged_attention"
@@ -73,6 +76,9 @@ func (l Layout) hasKernel(backend compute.Backend, s Step) bool {
 // updateInputs are the shapes of the inputs of updateOp in a step.
 func updateInputs(l Layout, s Step) []shapes.Shape {
 	q, kv := shapes.Make(s.DType, s.Tokens, s.Heads, l.HeadDim), shapes.Make(s.DType, s.Tokens, l.KVHeads, l.HeadDim)
+	if l.format().float8() {
+		kv.DType = l.format().stored()
+	}
 	inputs := append([]shapes.Shape{q, kv, kv, l.Shape()}, s.batchShapes()...)
 	inputs = append(inputs, shapes.Make(dtypes.Int32, s.Tokens)) // destinations
 	if s.Sinks {
@@ -95,7 +101,7 @@ func (l Layout) HasTPUKernel(backend compute.Backend, s Step) bool {
 		return false
 	}
 	packed := l
-	packed.Packed = 4 / l.DType.Size()
+	packed.Packed = packed.format().packing()
 	options := newUpdateOptions(l.Paged, s.Options)
 	if !s.Stored && control.HasKernel(backend, updateOp, options, updateInputs(packed, s)) {
 		return true
@@ -140,6 +146,9 @@ func (l Layout) Attend(q, k, v, cache *Node, batch tokenqueue.PageBatchInfo, opt
 		}
 		cache := l.Update(in[3], b, in[1], in[2])
 		return []*Node{l.RaggedPagedAttention(in[0], cache, b, opts), cache}
+	}
+	if l.format().float8() {
+		k, v = l.format().toFloat8(k), l.format().toFloat8(v)
 	}
 	inputs := []*Node{q, k, v, cache, batch.SlotIDs, batch.PageIndices, batch.SeqLens, batch.CuQLens, batch.NumSeqs,
 		batch.TokenSeqs, batch.PosIDs, batch.NewTokenDests}

@@ -25,7 +25,15 @@ import (
 // tpuShape is an attention layer's, as a model and the engine's plan have it.
 type tpuShape struct {
 	heads, kvHeads, headDim, pageSize, pages, perSeq, seqs, tokens int
-	dtype                                                          dtypes.DType
+	dtype                                                          dtypes.DType // of the cache
+}
+
+// queries is the dtype of queries, and of new keys and values.
+func (s tpuShape) queries() dtypes.DType {
+	if s.dtype == dtypes.F8E4M3FN {
+		return dtypes.BFloat16
+	}
+	return s.dtype
 }
 
 func (s tpuShape) String() string {
@@ -37,7 +45,8 @@ func (s tpuShape) String() string {
 func (s tpuShape) layout(b *xla.Backend) attention.Layout {
 	opts := attention.Options{Scale: math.Pow(float64(s.headDim), -0.5), OneTokenPerSeq: s.tokens == s.seqs}
 	return attention.PagedLayout(s.pages, s.pageSize, s.kvHeads, s.headDim, s.dtype).ForTPU(b, attention.Step{
-		Tokens: s.tokens, Seqs: s.seqs, PagesPerSeq: s.perSeq, Heads: s.heads, DType: s.dtype, Options: opts})
+		Tokens: s.tokens, Seqs: s.seqs, PagesPerSeq: s.perSeq, Heads: s.heads, DType: s.queries(),
+		Options: opts})
 }
 
 // tpuProgram compiles a loop that writes new tokens to a donated cache and attends, as the engine's does.
@@ -49,9 +58,9 @@ func tpuProgram(t *testing.T, b *xla.Backend, s tpuShape) *xla.Executable {
 	layout := s.layout(b)
 	i32 := func(name string, dims ...int) *Node { return Parameter(g, name, shapes.Make(dtypes.Int32, dims...)) }
 	cache := Parameter(g, "cache", layout.Shape())
-	q := Parameter(g, "q", shapes.Make(s.dtype, s.tokens, s.heads, s.headDim))
-	k := Parameter(g, "k", shapes.Make(s.dtype, s.tokens, s.kvHeads, s.headDim))
-	v := Parameter(g, "v", shapes.Make(s.dtype, s.tokens, s.kvHeads, s.headDim))
+	q := Parameter(g, "q", shapes.Make(s.queries(), s.tokens, s.heads, s.headDim))
+	k := Parameter(g, "k", shapes.Make(s.queries(), s.tokens, s.kvHeads, s.headDim))
+	v := Parameter(g, "v", shapes.Make(s.queries(), s.tokens, s.kvHeads, s.headDim))
 	batch := tokenqueue.PageBatchInfo{
 		SlotIDs: i32("slots", s.seqs), PageIndices: i32("pages", s.seqs, s.perSeq), SeqLens: i32("lens", s.seqs),
 		CuQLens: i32("cu", s.seqs+1),
@@ -81,7 +90,7 @@ func TestKernelInTPUProgram(t *testing.T) {
 	if err != nil {
 		t.Skip(`libtpu is not installed ("sample setup tpu" fetches it): nothing is compiled for TPU`)
 	}
-	bf16 := dtypes.BFloat16
+	bf16, float8 := dtypes.BFloat16, dtypes.F8E4M3FN
 	for _, topology := range []string{"v5e:1x1", "v6e:1x1"} {
 		for _, s := range []tpuShape{
 			{32, 8, 128, 16, 4001, 128, 64, 64, bf16},   // Llama-3.1-8B, decode of 64 sequences of 2,048 tokens
@@ -100,6 +109,10 @@ func TestKernelInTPUProgram(t *testing.T) {
 			{1, 1, 64, 16, 1000, 32, 64, 64, bf16},      // a sixteenth of SmolLM2
 			{6, 2, 64, 64, 1000, 32, 96, 128, bf16},     // half of it, prefill
 			{16, 16, 64, 16, 1000, 32, 64, 64, bf16},    // half of SmolLM2-1.7B
+			{32, 8, 128, 64, 1000, 32, 64, 64, float8},
+			{32, 8, 128, 64, 1000, 32, 96, 1024, float8},
+			{2, 1, 128, 64, 1000, 32, 64, 64, float8}, // whose key and value are half a register
+			{9, 3, 64, 64, 1000, 32, 96, 128, float8},
 		} {
 			t.Run(topology+"/"+s.String(), func(t *testing.T) {
 				b, err := xla.OpenTopology(xla.TopologyOptions{Plugin: plugin, Name: topology})

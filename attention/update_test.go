@@ -26,9 +26,10 @@ import (
 // updateCase is a case of the kernel that also stores what is new; Cache is the digest of its cache afterwards.
 type updateCase struct {
 	pallasCase
-	Alone bool
-	Sinks bool
-	Cache string
+	Alone   bool
+	Sinks   bool
+	Cache   string
+	KVDType string `json:"kv_dtype"`
 }
 
 // The plain form of Attend gives and stores what the kernels do that store, on a cache laid out for them and on others.
@@ -40,7 +41,11 @@ func TestGoldensOfTPUKernelThatUpdates(t *testing.T) {
 	testenv.ReadGolden(t, "paged_attention_update", &golden)
 	for _, c := range golden.Cases {
 		for _, backend := range []compute.Backend{testenv.XLA(t), testenv.Go(t)} {
-			for _, kind := range []string{"packed", "flat", "heads"} {
+			kinds := []string{"packed", "flat", "heads"}
+			if c.KVDType != "" { // others have scales
+				kinds = kinds[:1]
+			}
+			for _, kind := range kinds {
 				t.Run(fmt.Sprintf("%s/%s/%s", c.Name, backend.Name(), kind),
 					func(t *testing.T) { c.check(t, backend, golden.Keep, kind) })
 			}
@@ -54,13 +59,12 @@ func (c updateCase) check(t *testing.T, backend compute.Backend, keep int, kind 
 		dtype, tolerance = dtypes.BFloat16, 1.6e-2
 	}
 	layout := attention.PagedLayout(c.Pages, c.PageSize, c.KVHeads, c.HeadDim, dtype)
-	heads := c.KVHeads // of the cache
+	if c.KVDType != "" {
+		layout.DType = dtypes.F8E4M3FN
+	}
 	switch kind {
 	case "packed":
-		layout.Packed = 4 / dtype.Size()
-		if c.HeadDim == 64 {
-			heads = (heads + layout.Packed - 1) / layout.Packed * layout.Packed
-		}
+		layout.Packed = 4 / layout.Shape().DType.Size()
 	case "flat":
 		layout.Flat = true
 	}
@@ -85,11 +89,20 @@ func (c updateCase) check(t *testing.T, backend compute.Backend, keep int, kind 
 	for i := range q {
 		q[i] *= 4
 	}
-	width := 2 * c.HeadDim
-	given := pallasValues(c.Pages*c.PageSize*c.KVHeads*width, 2)
-	cache := make([]float32, c.Pages*c.PageSize*heads*width)
+	width := 2 * c.HeadDim * c.KVHeads
+	given := pallasValues(c.Pages*c.PageSize*width, 2)
+	cache := make([]float32, layout.Shape().Size())
+	token := len(cache) / (c.Pages * c.PageSize) // with the heads that only fill a register
 	for i := range c.Pages * c.PageSize {
-		copy(cache[i*heads*width:], given[i*c.KVHeads*width:][:c.KVHeads*width])
+		copy(cache[i*token:], given[i*width:][:width])
+	}
+	old := tensors.FromFlatDataAndDimensions(cache, layout.Shape().Dimensions...)
+	if layout.DType == dtypes.F8E4M3FN {
+		bytes := make([]uint8, len(cache))
+		for i, x := range cache {
+			bytes[i] = e4m3(float64(x))
+		}
+		old = tensors.FromFlatDataAndDimensions(bytes, layout.Shape().Dimensions...)
 	}
 	kv := func(seed uint32) *tensors.Tensor {
 		return tensors.FromFlatDataAndDimensions(pallasValues(c.Tokens*c.KVHeads*c.HeadDim, seed), c.Tokens, c.KVHeads,
@@ -104,23 +117,27 @@ func (c updateCase) check(t *testing.T, backend compute.Backend, keep int, kind 
 		info := tokenqueue.PageBatchInfo{SlotIDs: in[4], PageIndices: in[5], SeqLens: in[6], CuQLens: in[7],
 			NumSeqs:       in[8],
 			NewTokenDests: in[9], TokenSeqs: in[10], PosIDs: in[11], PageSize: c.PageSize}
-		for i := range 4 {
+		for i := range 3 {
 			in[i] = ConvertDType(in[i], dtype)
 		}
+		in[3] = ConvertDType(in[3], layout.Shape().DType)
 		if c.Sinks {
 			opts.Sinks = Const(in[0].Graph(), sinks)
 		}
 		out, updated := layout.Attend(in[0], in[1], in[2], in[3], info, opts)
-		return ConvertDType(out, dtypes.Float32), ConvertDType(updated, dtypes.Float32)
+		out = ConvertDType(out, dtypes.Float32)
+		if layout.DType == dtypes.F8E4M3FN {
+			return out, updated
+		}
+		return out, ConvertDType(updated, dtypes.Float32)
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer exec.Finalize()
 	results, err := exec.Exec(tensors.FromFlatDataAndDimensions(q, c.Tokens, c.Heads, c.HeadDim), kv(4), kv(5),
-		tensors.FromFlatDataAndDimensions(cache, layout.Shape().Dimensions...),
-		slots, tensors.FromFlatDataAndDimensions(pages, c.Slots, c.PerSeq), lens, cu, int32(len(c.Seqs)), dests, seqs,
-		positions)
+		old, slots, tensors.FromFlatDataAndDimensions(pages, c.Slots, c.PerSeq), lens, cu, int32(len(c.Seqs)), dests,
+		seqs, positions)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,9 +157,17 @@ func (c updateCase) check(t *testing.T, backend compute.Backend, keep int, kind 
 			t.Fatalf("row %d is padding, but not 0", i/c.Heads/c.HeadDim)
 		}
 	}
+	var updated []float32
+	if layout.DType == dtypes.F8E4M3FN {
+		for _, b := range tensors.MustCopyFlatData[uint8](results[1]) {
+			updated = append(updated, float32(fromE4M3(b)))
+		}
+	} else {
+		updated = tensors.MustCopyFlatData[float32](results[1])
+	}
 	var stored bytes.Buffer
-	for i, x := range tensors.MustCopyFlatData[float32](results[1]) {
-		if i%(heads*width) < c.KVHeads*width {
+	for i, x := range updated {
+		if i%token < width {
 			_ = binary.Write(&stored, binary.LittleEndian, x)
 		} else if x != 0 {
 			t.Fatal("a head that only fills a register is not 0")

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/gomlx/compute/dtypes"
 
+	"github.com/quire/quire/attention"
 	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/testenv"
@@ -36,9 +38,13 @@ func TestTPUProgramsOnTheCPU(t *testing.T) {
 		{"keys stored by the kernel", engine.Config{Model: longHeads128(), PageSize: 64}, 1, 24, 0.02, 4},
 		{"keys stored by the kernel on two devices", engine.Config{Model: longHeads128(), PageSize: 64}, 2, 24, 0.02,
 			4},
+		{"8-bit floats", engine.Config{Model: longHeads128(), PageSize: 64, KVDType: dtypes.F8E4M3FN}, 1, 24, 0.02, 4},
 		{"SmolLM2", engine.Config{Model: testenv.SmolLM2(t), PageSize: 32, Layers: engine.LayersLoop}, 1, 8,
 			0.3, 1},
+		{"SmolLM2 with 8-bit floats", engine.Config{Model: testenv.SmolLM2(t), PageSize: 64,
+			Layers: engine.LayersLoop, KVDType: dtypes.F8E4M3FN}, 1, 8, 0.3, 1},
 		{"sinks, and a window of 128", engine.Config{Model: dummySinks(t), PageSize: 16}, 1, 48, 0.02, 4},
+		{"head_dim 256, and a window of 512", engine.Config{Model: dummyGemma3(t), PageSize: 64}, 1, 48, 0.02, 16},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			draws := map[string]map[string]*engine.Completion{}
@@ -55,11 +61,11 @@ func TestTPUProgramsOnTheCPU(t *testing.T) {
 				cfg.Backend, cfg.DType, cfg.MaxSeqs, cfg.PrefillTokens, cfg.MaxModelLen = backend, dtypes.BFloat16, 2,
 					32, 64*c.longer
 				model := cfg.Model.Config
-				kvHeads := model.NumKVHeads / c.devices
-				if model.HeadDim == 64 {
-					kvHeads = (kvHeads + 1) / 2 * 2
-				}
-				cfg.KVMemory = int64(c.pages * cfg.PageSize * model.NumLayers * 2 * kvHeads * model.HeadDim * 2)
+				// With the plain form 8-bit keys and values have scales, and there may be fewer pages.
+				layout := attention.PagedLayout(c.pages, cfg.PageSize, model.NumKVHeads/c.devices, model.HeadDim,
+					cmp.Or(cfg.KVDType, cfg.DType))
+				layout.Packed = 4 / layout.Shape().DType.Size()
+				cfg.KVMemory = int64(c.pages*model.NumLayers) * layout.PageBytes()
 				e, err := engine.New(context.Background(), cfg)
 				if err != nil {
 					t.Fatal(err)
@@ -208,14 +214,31 @@ func longHeads128() *models.Checkpoint {
 // dummySinks is a small gpt-oss of random weights.
 func dummySinks(t *testing.T) *models.Checkpoint {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "config.json")
-	if err := os.WriteFile(path, []byte(`{"architectures": ["GptOssForCausalLM"], "model_type": "gpt_oss",
+	return dummyOf(t, `{"architectures": ["GptOssForCausalLM"], "model_type": "gpt_oss",
 		"hidden_size": 256, "intermediate_size": 256, "num_attention_heads": 8, "num_key_value_heads": 1,
 		"head_dim": 64, "num_hidden_layers": 2, "layer_types": ["sliding_attention", "full_attention"],
 		"sliding_window": 128, "num_local_experts": 4, "num_experts_per_tok": 2, "vocab_size": 1024,
 		"max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "eos_token_id": 2, "attention_bias": true,
 		"rope_scaling": {"rope_type": "yarn", "factor": 32.0, "original_max_position_embeddings": 128},
-		"rope_theta": 150000, "tie_word_embeddings": false, "torch_dtype": "bfloat16"}`), 0o644); err != nil {
+		"rope_theta": 150000, "tie_word_embeddings": false, "torch_dtype": "bfloat16"}`)
+}
+
+// dummyGemma3 is a small Gemma 3 of random weights, with the heads of the 1B.
+func dummyGemma3(t *testing.T) *models.Checkpoint {
+	t.Helper()
+	return dummyOf(t, `{"architectures": ["Gemma3ForCausalLM"], "model_type": "gemma3_text", "hidden_size": 256,
+		"intermediate_size": 256, "num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 256,
+		"num_hidden_layers": 2, "layer_types": ["sliding_attention", "full_attention"], "sliding_window": 512,
+		"query_pre_attn_scalar": 256, "vocab_size": 1024, "max_position_embeddings": 4096, "rms_norm_eps": 1e-6,
+		"rope_theta": 1000000, "rope_local_base_freq": 10000, "eos_token_id": 2, "hidden_activation":
+		"gelu_pytorch_tanh", "tie_word_embeddings": true, "torch_dtype": "bfloat16"}`)
+}
+
+// dummyOf is a model of a config.json, with random weights.
+func dummyOf(t *testing.T, config string) *models.Checkpoint {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config.json")
+	if err := os.WriteFile(path, []byte(config), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	c, err := models.OpenConfig(path)

@@ -41,6 +41,8 @@ func (o *Shape) Check() error {
 			o.HeadDim)
 	case o.Sinks && o.HeadDim != 64:
 		return fmt.Errorf("--sinks with --head-dim %d: only the kernel for a head dim of 64 takes sinks", o.HeadDim)
+	case strings.HasPrefix(o.KVDType, "int"):
+		return fmt.Errorf("--kv-dtype %s: the kernels read floats, such as float8_e4m3fn", o.KVDType)
 	case o.Heads%o.KVHeads != 0:
 		return fmt.Errorf("--heads %d is not a multiple of --kv-heads %d", o.Heads, o.KVHeads)
 	}

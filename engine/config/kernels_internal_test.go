@@ -20,7 +20,7 @@ import (
 )
 
 // Each model whose config comes with the program has a kernel in both kinds of steps, on every number of devices of
-// the topologies that are offered, for every page size.
+// the topologies that are offered, for every page size; with keys and values in 8-bit floats for pages of 64.
 func TestShippedModelsHaveKernels(t *testing.T) {
 	configs, err := filepath.Glob(testenv.Path("configs", "models", "*.json"))
 	if err != nil || len(configs) == 0 {
@@ -49,8 +49,9 @@ func TestShippedModelsHaveKernels(t *testing.T) {
 				}
 				seen[key] = true
 				for _, pageSize := range pageSizes {
-					checkKernelsOf(t, store, model, filepath.Base(file), topology, devices, pageSize)
+					checkKernelsOf(t, store, model, filepath.Base(file), topology, devices, pageSize, dtypes.BFloat16)
 				}
+				checkKernelsOf(t, store, model, filepath.Base(file), topology, devices, 64, dtypes.F8E4M3FN)
 			}
 		}
 		_ = model.Close()
@@ -58,11 +59,12 @@ func TestShippedModelsHaveKernels(t *testing.T) {
 }
 
 func checkKernelsOf(t *testing.T, store *mosaic.Store, model *models.Checkpoint, file, topology string, devices,
-	pageSize int) {
+	pageSize int, kv dtypes.DType) {
 	t.Helper()
-	name := fmt.Sprintf("%s --topology %s --tp %d --page-size %d", file, topology, devices, pageSize)
-	cfg := Config{Model: model, DType: dtypes.BFloat16, PageSize: pageSize, MaxModelLen: 8192, KVMemory: 4 << 30,
-		Backend: kindOnly{platform: "tpu", kind: kindOf[topology[:3]], partitions: devices}}
+	name := fmt.Sprintf("%s --topology %s --tp %d --page-size %d --kv-dtype %s", file, topology, devices, pageSize, kv)
+	cfg := Config{Model: model, DType: dtypes.BFloat16, KVDType: kv, PageSize: pageSize, MaxModelLen: 8192,
+		KVMemory: 4 << 30,
+		Backend:  kindOnly{platform: "tpu", kind: kindOf[topology[:3]], partitions: devices}}
 	settled, err := Settle(cfg)
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
@@ -173,6 +175,7 @@ func TestPlainAttentionIsRefused(t *testing.T) {
 		"a page table too wide": {wide, xla.KernelsAuto, " x 8192"},
 		"kernels off":           {wide, xla.KernelsOff, ""},
 		"8 bits":                {func(c *Config) { c.KVDType = dtypes.Int8 }, xla.KernelsAuto, "values in Int8"},
+		"8-bit floats":          {func(c *Config) { c.KVDType = dtypes.F8E4M3FN }, xla.KernelsAuto, ""},
 		"pages without payload": {func(c *Config) { c.PageSize = 512 }, xla.KernelsAuto, "pages of 512 tokens"},
 	} {
 		cfg := Config{Model: model, DType: dtypes.BFloat16, Backend: withMemory{kindOnly{platform: "tpu",

@@ -139,6 +139,10 @@ func (s *Settled) CheckKernels() error {
 	if step == nil {
 		return nil
 	}
+	if s.kvDType == dtypes.Int8 {
+		return setting.Errorf("no kernel for attention reads keys and values in %s: give `kv-dtype` fp8 or auto, or "+
+			"`kernels` off for ordinary operations, which take many times as long", kvName(s.kvDType))
+	}
 	return setting.Errorf("attention has no kernel for steps of %d tokens with %d heads on a device, keys and values "+
 		"in %s, pages of %d tokens and a page table of %d x %d: change `page-size`, `max-seqs` or `max-model-len`, or "+
 		"give `kernels` off for ordinary operations, which take many times as long", step.Tokens, step.Heads,

@@ -34,6 +34,8 @@ import tpu_inference_rpa as rpa
 
 OUT = pathlib.Path(__file__).resolve().parents[2] / "testdata" / "goldens" / "tpu_kernels.json.gz"
 
+FLOAT8 = {"kv_dtype": "float8_e4m3fn"}
+
 # What the engine of a test asks for: heads, KV heads, head dim and page size, what else a layer has, and for each
 # step (P, S, PP, T) as in the kernel's call, first that of prompts.
 SHAPES = [
@@ -43,8 +45,12 @@ SHAPES = [
     ((8, 2, 128, 64), {}, [(24, 24, 8, 32), (24, 16, 16, 16)]),
     ((8, 2, 128, 128), {}, [(12, 24, 4, 32), (12, 16, 8, 16)]),
     ((4, 1, 128, 64), {}, [(24, 24, 8, 32), (24, 16, 16, 16)]),
+    ((8, 2, 128, 64), FLOAT8, [(24, 24, 8, 32), (24, 16, 16, 16)]),
+    ((9, 3, 64, 64), FLOAT8, [(240, 24, 4, 32), (240, 16, 4, 16)]),
     ((8, 1, 64, 16), {"sinks": True}, [(48, 24, 16, 32), (48, 16, 16, 16)]),  # both kinds of layers of a gpt-oss
     ((8, 1, 64, 16), {"sinks": True, "window": 128}, [(48, 24, 16, 32), (48, 16, 16, 16)]),
+    ((4, 1, 256, 64), {}, [(48, 24, 16, 32), (48, 16, 16, 16)]),  # both kinds of layers of a Gemma 3
+    ((4, 1, 256, 64), {"window": 512}, [(48, 24, 16, 32), (48, 16, 16, 16)]),
 ]
 
 
@@ -252,9 +258,14 @@ def _calls(jaxpr):
             yield from _calls(inner)
 
 
+def _passed(dtype):
+    """The dtype as which an operand is passed."""
+    return jnp.dtype("uint8") if dtype.itemsize == 1 else dtype
+
+
 def lower(fn, operands, count):
     """Returns the count kernels of fn as StableHLO modules, as text. Their functions main take what the kernels' custom
-    calls take."""
+    calls take, and 8-bit floats as bytes."""
     with template.tpu_target():
         jax.clear_caches()
         calls = list(_calls(jax.make_jaxpr(fn)(*operands).jaxpr))
@@ -262,12 +273,17 @@ def lower(fn, operands, count):
         raise SystemExit(f"{count} kernels were expected, and there are {len(calls)}")
     lowered = []
     for call in calls:
-        types = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in call.invars]
+        types = [jax.ShapeDtypeStruct(v.aval.shape, _passed(v.aval.dtype)) for v in call.invars]
         params = {**call.params, "interpret": True}
+
+        def run(*args):
+            args = [lax.bitcast_convert_type(x, v.aval.dtype) for x, v in zip(args, call.invars)]
+            return [lax.bitcast_convert_type(x, _passed(x.dtype)) for x in pallas_call_p.bind(*args, **params)]
+
         with discharged():
-            kernel = jax.jit(lambda *args: pallas_call_p.bind(*args, **params), keep_unused=True)
+            kernel = jax.jit(run, keep_unused=True)
             text = kernel.trace(*types).lower(lowering_platforms=("cpu",)).as_text()
-        lowered.append((text, [[t.dtype.name, list(t.shape)] for t in types]))
+        lowered.append((text, [[v.aval.dtype.name, list(v.aval.shape)] for v in call.invars]))
     return lowered
 
 

@@ -2,13 +2,12 @@
 
     python common.py [--keep FILE]
 
-All are in bfloat16, for pages of 16, 32, 64 and 128 tokens; those of models with a window, a soft cap or a scale of
-their own, and without sinks, for pages of 16 and 64. Those that FILE, an uncompressed file of payloads, has already are
-taken from it: so a model more takes minutes, and not an hour.
+All are in bfloat16, for pages of 16, 32, 64 and 128 tokens; LAYERS, for pages of 16 and 64. Caches of 8-bit floats are
+for pages of 64 tokens and up to 8 KV heads, and for layers without a window or a soft cap, or with sinks. The payloads
+that FILE, an uncompressed file of payloads, has already are taken from it: so a model more takes a minute.
 
-For head dims that are multiples of 128, the MODELS have the kernel that also stores, for pages of UPDATING. All others
-still have JAX's, which only attends: to replace it, add to UPDATING and to `updates`, and remove jax_rpa.py once it is
-not called any more.
+For head dims that are multiples of 128, pages of 16 and 32 tokens still have JAX's kernel, which only attends: to
+replace it, remove `updates`, and jax_rpa.py once it is not called any more.
 """
 import argparse
 import json
@@ -70,7 +69,7 @@ FEWER_DEVICES = [1, 2, 4, 8]
 FEWER_PAGES = [16, 64]
 DEVICES = [1, 2, 4, 8, 16, 32]
 PAGES = [16, 32, 64, 128]
-UPDATING = [64, 128]
+FLOAT8_PAGES, FLOAT8_KV_HEADS = [64], 8
 
 
 def part(heads, kv_heads, devices):
@@ -81,36 +80,48 @@ def part(heads, kv_heads, devices):
     return slots * queries, slots
 
 
-def can_be_tiled(kv_heads, head_dim):
-    """The kernel for head dims that are multiples of 128 takes 1, 2, 4 or a multiple of 8 KV heads."""
-    return head_dim == 64 or kv_heads in (1, 2, 4) or kv_heads % 8 == 0
-
-
 def configs():
-    shapes = {}
+    """All configs, each once."""
+    wanted = {}
+    for one in [*models(), *layers(), *sinks()]:
+        wanted[json.dumps(one, sort_keys=True)] = one
+    return list(wanted.values())
+
+
+def models():
     for heads, kv_heads, head_dim in MODELS:
         for devices in DEVICES:
-            h, kvh = part(heads, kv_heads, devices)
-            if can_be_tiled(kvh, head_dim):
-                shapes[h, kvh, head_dim] = True
-    for heads, kv_heads, head_dim in shapes:
-        for page_size in PAGES:
-            yield config(heads, kv_heads, head_dim, page_size)
-    more = {}
+            for page_size in PAGES:
+                yield from forms(*part(heads, kv_heads, devices), head_dim, page_size)
+
+
+def layers():
     for heads, kv_heads, head_dim, windows, scale, soft_cap in LAYERS:
         for devices in FEWER_DEVICES:
-            h, kvh = part(heads, kv_heads, devices)
-            plain = windows == [0] and not scale and not soft_cap
-            if can_be_tiled(kvh, head_dim) and not (plain and (h, kvh, head_dim) in shapes):
-                more.update({(h, kvh, head_dim, window, scale, soft_cap): True for window in windows})
-    for heads, kv_heads, head_dim, window, scale, soft_cap in more:
-        for page_size in FEWER_PAGES:
-            yield config(heads, kv_heads, head_dim, page_size, window, scale, soft_cap)
+            for window in windows:
+                for page_size in FEWER_PAGES:
+                    yield from forms(
+                        *part(heads, kv_heads, devices), head_dim, page_size, window, scale, soft_cap)
+
+
+def sinks():
     for heads, kv_heads, head_dim, windows in SINKS:
         for devices in DEVICES:
             for window in windows:
                 for page_size in PAGES:
-                    yield {**config(*part(heads, kv_heads, devices), head_dim, page_size, window), "sinks": True}
+                    for one in forms(*part(heads, kv_heads, devices), head_dim, page_size):
+                        yield {**one, "window": window, "sinks": True}
+
+
+def forms(*shape):
+    """The configs of a shape, by the dtype of the cache."""
+    one = config(*shape)
+    if not can_be_tiled(one["kv_heads"], one["head_dim"]):
+        return
+    yield one
+    small = one["kv_heads"] <= FLOAT8_KV_HEADS and one["page_size"] in FLOAT8_PAGES
+    if small and not one["window"] and not one["soft_cap"]:
+        yield {**one, "kv_dtype": "float8_e4m3fn"}
 
 
 def config(heads, kv_heads, head_dim, page_size, window=0, scale=0, soft_cap=0):
@@ -140,10 +151,12 @@ def payloads(data):
 
 def updates(config):
     """Whether a config has the kernel that also stores keys and values."""
-    shapes = {(*part(*model[:2], devices), model[2]) for model in MODELS for devices in DEVICES}
-    plain = not config["window"] and not config["soft_cap"] and config["scale"] == config["head_dim"] ** -0.5
-    return config["head_dim"] == 64 or config["page_size"] in UPDATING and plain and (
-        config["heads"], config["kv_heads"], config["head_dim"]) in shapes
+    return config["head_dim"] == 64 or config["page_size"] >= 64
+
+
+def can_be_tiled(kv_heads, head_dim):
+    """JAX's kernel takes 1, 2, 4 or a multiple of 8 KV heads, and the other one was not lowered for more."""
+    return head_dim == 64 or kv_heads in (1, 2, 4) or kv_heads % 8 == 0
 
 
 def made(config):

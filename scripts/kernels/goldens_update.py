@@ -40,6 +40,7 @@ BASE = {"heads": 4, "kv_heads": 2, "head_dim": 128, "page_size": 16, "pages": 41
 EDGES = {"seqs": [[15, 1], [16, 1], [17, 1], [31, 1], [32, 1], [33, 1]], "alone": True, "tokens": 6}
 MIXED = {"seqs": [[64, 20], [1, 1], [33, 1], [24, 24], [90, 1]]}
 DECODE = {"seqs": [[15, 1], [16, 1], [17, 1], [31, 1], [100, 1], [128, 1]], "alone": True, "tokens": 6}
+FLOAT8 = {"dtype": "bfloat16", "kv_dtype": "float8_e4m3fn"}
 CASES = {
     "one token": {"seqs": [[1, 1]]},
     "page edges": EDGES,
@@ -66,6 +67,9 @@ CASES = {
     "bfloat16, odd heads": {**MIXED, "dtype": "bfloat16", "heads": 5, "kv_heads": 1},
     "bfloat16, three KV heads": {**DECODE, "dtype": "bfloat16", "heads": 6, "kv_heads": 3},
     "bfloat16 as Gemma": {**MIXED, "dtype": "bfloat16", "head_dim": 256, "window": 16, "soft_cap": 2.0},
+    "float8": {**MIXED, **FLOAT8},
+    "float8 decode": {**DECODE, **FLOAT8, "heads": 8},
+    "float8, one KV head": {**MIXED, **FLOAT8, "heads": 5, "kv_heads": 1},
 }
 CASES_64 = {
     "one token": {"seqs": [[1, 1]]},
@@ -84,12 +88,15 @@ CASES_64 = {
     "bfloat16 sinks and window as gpt-oss": {
         **MIXED, "dtype": "bfloat16", "heads": 16, "sinks": True, "window": 16},
     "bfloat16 decode with sinks": {**DECODE, "dtype": "bfloat16", "heads": 16, "sinks": True},
+    "float8, three KV heads": {**MIXED, **FLOAT8, "heads": 9, "kv_heads": 3},
+    "float8 decode with sinks": {**DECODE, **FLOAT8, "heads": 16, "sinks": True},
 }
 
 
 def run(name, case):
     c = {**BASE, **case}
-    config = {**c, "kv_dtype": c["dtype"]}
+    config = {"kv_dtype": c["dtype"], **c}
+    kv_dtype = config["kv_dtype"]
     kv_heads, head_dim, dims = c["kv_heads"], c["head_dim"], rpa.cache_dims(config)
     vectors = kv_heads * 2 * head_dim // dims[2]
     q = values((c["tokens"], c["heads"], head_dim), 1) * 4
@@ -108,19 +115,30 @@ def run(name, case):
     assert total <= c["tokens"]
     alone = n if c["alone"] else 0
     sinks = [jnp.asarray(values((c["heads"],), 6) * 4)] if c.get("sinks") else []
-    args = lambda: (*(jnp.asarray(x, c["dtype"]) for x in (q, k, v)),
-                    jnp.asarray(cache.reshape(cache.shape[:2] + tuple(dims)), c["dtype"]),
-                    lens, table.reshape(-1), cu, np.array([alone, alone, n], np.int32), *sinks)
+
+    def args(q_dtype, kv_dtype, cache):
+        return (jnp.asarray(q, q_dtype), *(jnp.asarray(x, kv_dtype) for x in (k, v)), jnp.asarray(cache, kv_dtype),
+                lens, table.reshape(-1), cu, np.array([alone, alone, n], np.int32), *sinks)
+
+    given = args(c["dtype"], kv_dtype, cache.reshape(cache.shape[:2] + tuple(dims)))
     sizes = {form: (1 if form == rpa.DECODE else c["queries"], c["kv_blocks"]) for form in rpa.forms(config)}
     rpa.CONTEXT = c.get("context", 256)
     with interpreted(out_of_bounds_reads="raise"):
-        out, updated = rpa.attend(config, sizes)(*args())
-    want, stored = rpa.reference(config)(*args())
+        out, updated = rpa.attend(config, sizes)(*given)
+    if kv_dtype == c["dtype"]:
+        want, stored = rpa.reference(config)(*given)
+    else:  # the reference rounds weights to the cache's dtype; so it gets the same numbers in float32
+        wide = {**config, "dtype": "float32", "kv_dtype": "float32"}
+        k, v, cache = (np.asarray(jnp.asarray(x, kv_dtype), np.float32) for x in (k, v, cache))
+        dims = rpa.cache_dims(wide)
+        want, stored = rpa.reference(wide)(*args(
+            "float32", "float32", cache[:, :, :vectors].reshape(cache.shape[:2] + tuple(dims))))
     out, want = (np.asarray(x)[:total].astype(np.float32) for x in (out, want))
     if not np.abs(out - want).max() <= TOLERANCE[c["dtype"]]:
         raise SystemExit(f"{name}: kernel and reference differ by {np.abs(out - want).max()}")
     def kept(x):
-        return np.ascontiguousarray(np.asarray(x).astype(np.float32).reshape(cache.shape)[:, :, :vectors])
+        x = np.asarray(x).astype(np.float32)
+        return np.ascontiguousarray(x.reshape(*x.shape[:2], -1, x.shape[-1])[:, :, :vectors])
     updated, stored = kept(updated), kept(stored)
     if updated.tobytes() != stored.tobytes():
         raise SystemExit(f"{name}: kernel and reference store different caches")

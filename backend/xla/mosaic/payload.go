@@ -258,11 +258,12 @@ func (p *Payload) validate() error {
 			}
 		}
 	}
+	scratch := bytes.Clone(p.body)
 	for _, at := range p.Patches {
 		if at.Plus < -1 || at.Times < 0 {
 			return fmt.Errorf("patch at %d takes a size %d times and adds %d", at.At, at.Times, at.Plus)
 		}
-		if err := at.write(append([]byte(nil), p.body...), map[string]int{at.Symbol: 2}); err != nil {
+		if err := at.write(scratch, map[string]int{at.Symbol: 2}); err != nil {
 			return err
 		}
 	}
@@ -421,10 +422,10 @@ func tensors(from []operand, sizes map[string]int) []Tensor {
 	return all
 }
 
-// names are the dtypes by their names in NumPy.
+// names are the dtypes by their names in NumPy. 8-bit floats are passed as their bytes.
 var names = map[string]dtypes.DType{
 	"int32": dtypes.Int32, "float32": dtypes.Float32, "bfloat16": dtypes.BFloat16, "float16": dtypes.Float16,
-	"int8": dtypes.Int8,
+	"float8_e4m3fn": dtypes.Uint8,
 }
 
 func dtypeOf(name string) (dtypes.DType, error) {
@@ -435,8 +436,11 @@ func dtypeOf(name string) (dtypes.DType, error) {
 	return d, nil
 }
 
-// DTypeName returns a dtype's name in a [Config], "" for one that no kernel has.
+// DTypeName returns a dtype's name in a [Config], "" for one that no kernel has. Bytes are those of 8-bit floats.
 func DTypeName(d dtypes.DType) string {
+	if d == dtypes.F8E4M3FN {
+		d = dtypes.Uint8
+	}
 	for name, known := range names {
 		if known == d {
 			return name

@@ -42,6 +42,13 @@ func (u *kernelUses) isPlain(asked string) bool {
 	return slices.ContainsFunc(u.list, func(use KernelUse) bool { return use.For == asked && use.Kernel == "" })
 }
 
+// hasPlain reports whether it is noted that any composite got its plain form.
+func (u *kernelUses) hasPlain() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return slices.ContainsFunc(u.list, func(use KernelUse) bool { return use.Kernel == "" })
+}
+
 // forget removes the uses of a composite that were asked for with this prefix, because their programs are built again.
 func (u *kernelUses) forget(composite, prefix string) {
 	u.mu.Lock()
@@ -51,15 +58,17 @@ func (u *kernelUses) forget(composite, prefix string) {
 	})
 }
 
-// refuseQuantized returns an error, and notes it, if the cache has bytes with scales, which kernels do not read: see
-// package attention.
-func (u *kernelUses) refuseQuantized(composite string, cache shapes.Shape) error {
+// refuseQuantized returns an error, and notes it unless there is a reason already, if the cache has bytes with scales,
+// which kernels do not read: see package attention. The remedy is a --kv-dtype that they read.
+func (u *kernelUses) refuseQuantized(composite string, cache shapes.Shape, remedy string) error {
 	if cache.DType.IsFloat() {
 		return nil
 	}
 	use := KernelUse{Composite: composite, For: "keys and values of 8 bits",
-		Reason: "kernels read floats only: use --kv-dtype auto"}
-	u.note(use)
+		Reason: "kernels read floats only: use --kv-dtype " + remedy}
+	if !u.hasPlain() {
+		u.note(use)
+	}
 	return errors.New(use.Reason)
 }
 

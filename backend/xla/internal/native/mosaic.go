@@ -89,7 +89,7 @@ func (m *mosaicKernels) attention(attrs json.RawMessage, inputs []shapes.Shape) 
 	if len(q) == 3 && len(cache) == 3 { // flat: see attention.Layout.ForTPU
 		cache = []int{cache[0], cache[1], cache[2] / q[2], q[2]}
 	}
-	if err := m.uses.refuseQuantized(mosaic.RaggedPagedAttention, inputs[inputCache]); err != nil {
+	if err := m.uses.refuseQuantized(mosaic.RaggedPagedAttention, inputs[inputCache], "fp8 or auto"); err != nil {
 		return nil, err
 	}
 	if len(q) != 3 || len(cache) != 4 || len(table) != 2 {
@@ -132,7 +132,7 @@ func (m *mosaicKernels) find(r mosaic.Request, a attentionAttributes) (*mosaic.C
 	switch {
 	// Head dims of 128 have two kernels, and the one that also stores is asked for first. What is noted is why the
 	// first does not take the sizes, or else what became of the second.
-	case errors.As(err, &none) && none.Unknown && r.Config.HeadDim != 64 &&
+	case errors.As(err, &none) && none.Unknown && r.Config.HeadDim != 64 && r.Config.KVDType == r.Config.DType &&
 		(r.Kernel == mosaic.PagedAttentionUpdate || m.uses.isPlain(use.For)):
 		return nil, err
 	case errors.As(err, &none):

@@ -103,10 +103,12 @@ func (m *mosaicKernels) emitUpdate(f *program.Function, attrs json.RawMessage, i
 		qShape[2]*qShape[3], qShape[4])
 	queries = s.transpose(s.reshape(queries, tokens, kvHeads, qShape[2], qShape[3], qShape[4]), 1, 0, 2, 3, 4)
 	var kv *stablehlo.Value
-	if slices.Equal(kvShape, []int{tokens, kvHeads, 2, headDim}) {
+	if kvShape[3] == headDim {
 		kv = s.convert(s.alternate(inputs[updateK], inputs[updateV]), in[updateCache])
 	} else {
 		kv = s.convert(s.concatenate(2, inputs[updateK], inputs[updateV]), in[updateCache])
+	}
+	if !slices.Equal(kvShape, []int{tokens, kvHeads, 2, headDim}) {
 		kv = s.reshape(kv, tokens, 2*kvHeads*headDim/kvShape[3], kvShape[3])
 		kv = s.reshape(s.padTo(kv, tokens, kvShape[1]*kvShape[2], kvShape[3]), kvShape...)
 	}

@@ -38,7 +38,7 @@ func (k *tritonKernels) attention(op string, attrs json.RawMessage, inputs []sha
 	if a.sinks && !inputs[attentionInputs].Equal(shapes.Make(dtypes.Float32, q[1])) {
 		return nil, fmt.Errorf("sinks %s of %d heads", inputs[attentionInputs], q[1])
 	}
-	if err := k.uses.refuseQuantized(op, inputs[inputCache]); err != nil {
+	if err := k.uses.refuseQuantized(op, inputs[inputCache], "auto"); err != nil {
 		return nil, err
 	}
 	want := triton.Attention{
