@@ -206,7 +206,7 @@ func TestWeightsWatchedAndKilled(t *testing.T) {
 	}
 	folders, schedules, most, long := []string{base}, 30, 4, 4*time.Second
 	if testing.Short() {
-		schedules, most, long = 3, 1, 1500*time.Millisecond
+		schedules, most, long = 3, 1, 800*time.Millisecond
 	}
 	// As many rows as keep this machine busy for long: otherwise the job ends before weights come.
 	rows := 100
