@@ -58,14 +58,8 @@ func TestTopologies(t *testing.T) {
 
 // A program for a topology is what it is for a device, but that it can't run.
 func TestCompilingForATopology(t *testing.T) {
-	for _, name := range []string{"v5e:1x1", "v5p:2x2x1", "v6e:1x1"} {
-		t.Run(name, func(t *testing.T) { compileForTopology(t, name) })
-	}
-}
-
-func compileForTopology(t *testing.T, name string) {
 	cache := t.TempDir()
-	b := openTopology(t, xla.TopologyOptions{Name: name, CacheDir: cache})
+	b := openTopology(t, xla.TopologyOptions{Name: "v5e:1x1", CacheDir: cache})
 	view := b.Donating(map[string]int{"cache": 0}).(*xla.View)
 	cacheProgram(t, view)
 	e := view.Executables()[0]

@@ -37,7 +37,7 @@ var scatter = regexp.MustCompile(`(?s)"stablehlo\.scatter"\(.*?\} : \(tensor<([0
 const largeArray = 1 << 20
 
 // OfProgram returns the options with which a program in StableHLO is compiled: none if it scatters into a large array,
-// such as a KV cache that no kernel updates. With them the compiler would copy the whole array.
+// such as a KV cache that no kernel updates. With them the compiler may copy the whole array.
 func OfProgram(options []Option, text []byte) []Option {
 	if len(options) == 0 {
 		return nil
