@@ -42,10 +42,6 @@ func Audit(ctx context.Context, p *process.Process, opened *prepare.Opened, rows
 		return nil, outcome.Errorf(outcome.Misused, "%s is in an object store: copy it here to audit it",
 			storage.Redact(opened.Job.Output))
 	}
-	if opened.Job.Encodes() && opened.Job.Format == promptset.FormatOpenAI {
-		return nil, outcome.Errorf(outcome.Misused, "the job has %s as answers to batch files, which can't be audited",
-			opened.Job.Task.Results())
-	}
 	if graph, err := opened.Lineage(ctx); graph != nil || err != nil {
 		if err == nil {
 			err = outcome.Errorf(outcome.Misused, "rows have a parent, and an audit generates single rows: such jobs "+
@@ -95,7 +91,8 @@ func Audit(ctx context.Context, p *process.Process, opened *prepare.Opened, rows
 	}
 	switch {
 	case g.Job.Encodes():
-		a.columns, err = u.Out.results.Columns, a.readEncoded(ctx, saved, chosen)
+		a.columns, a.answers = u.Out.results.Columns, g.Job.Format == promptset.FormatOpenAI
+		err = a.readEncoded(ctx, saved, chosen)
 	case g.Job.Accept.Judges() || g.Job.Tools.Used():
 		err = a.readRecord(ctx, g, u, saved, chosen)
 	default:
@@ -143,6 +140,7 @@ type auditor struct {
 	Audited
 	excluded []string
 	columns  []string // on request, of an encoder's task
+	answers  bool     // the output has answers to batch files, of an encoder's task
 	mu       sync.Mutex
 	want     map[int64][]completion.Result
 }
@@ -244,7 +242,12 @@ func (a *auditor) Add(row *promptset.Row, results []completion.Result) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	want := a.want[row.Index]
-	if len(want) > 0 && want[0].FinishReason == "" { // of an encoder's task
+	switch {
+	case a.answers && len(want) > 0:
+		ranked := want[0].Ranking != nil
+		results = asAnswered(results, completion.PromptTokens(row, results), ranked)
+		want = asAnswered(want, want[0].PromptTokens, ranked)
+	case len(want) > 0 && want[0].FinishReason == "": // of an encoder's task
 		results, want = a.asEncoded(results), a.asEncoded(want)
 	}
 	if !reuse.Same(results, want, a.excluded) {

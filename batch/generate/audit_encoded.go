@@ -65,3 +65,23 @@ func (a *auditor) asEncoded(results []completion.Result) (all []completion.Resul
 	}
 	return all
 }
+
+// asAnswered are results of an encoder's task as answers to batch files have them: with the tokens of all prompts, and
+// the scores of the documents that a ranking has. Answers to lines of /v1/score have no ranking.
+func asAnswered(results []completion.Result, tokens int, ranked bool) (all []completion.Result) {
+	for _, r := range results {
+		one := completion.Result{Generation: r.Generation, Label: r.Label, Vector: r.Vector, PromptTokens: tokens}
+		if ranked {
+			one.Ranking = r.Ranking
+		}
+		if ranked && len(r.Ranking) < len(r.Vector) {
+			one.Vector = nil
+			for _, number := range slices.Sorted(slices.Values(r.Ranking)) {
+				one.Vector = append(one.Vector, r.Vector[number])
+			}
+		}
+		tokens = 0 // those of the first result are of all
+		all = append(all, one)
+	}
+	return all
+}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/spec"
-	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/engine/encode"
 	"github.com/quire/quire/models"
 )
@@ -23,9 +22,6 @@ func EncoderConfig(p *process.Process, j *spec.Job, model *models.Checkpoint) en
 // openEncoder opens the device and makes the encoder on it. What is opened is closed by what closes gets.
 func openEncoder(ctx context.Context, s *process.Session, p *process.Process, j *spec.Job, model *models.Checkpoint,
 	closes func(func())) error {
-	if p.Several() {
-		return setting.Errorf("`task` is %s, and an encoder runs on one host: start one process, or `workers`", j.Task)
-	}
 	backend, err := openBackend(ctx, s, p, j, closes)
 	if err != nil {
 		return err

@@ -229,7 +229,7 @@ func openText(s *process.Session, j *spec.Job, model *models.Checkpoint) (*token
 	s.Encode, s.EncodePair, s.TokenText, s.Token = tok.Encode, tok.EncodePair, tok.TokenText, tok.ID
 	if c := model.Config.Classifier; c != nil && c.Tokens {
 		s.Spans = tok.EncodeSpans
-		if _, _, err := tok.EncodeSpans("a"); err != nil {
+		if _, _, err := tok.EncodeSpans("a b"); err != nil {
 			return nil, fmt.Errorf("the tokenizer of %s: %w", j.Model, err)
 		}
 	}

@@ -211,6 +211,9 @@ func (p *Process) validate(s *spec.Spec) error {
 		return setting.Errorf("`accept-score` may not come with `num-processes`: give `dp` or `shard` for more devices")
 	case s.Watch != "" && p.Several():
 		return setting.Errorf("`watch` may not come with `num-processes`: give `dp` or `shard` for more devices")
+	case s.Encodes() && p.Several():
+		return setting.Errorf("`num-processes` is for generated text, and `task` is %s: give `dp`, `workers` or "+
+			"`shard` for more devices", s.Task)
 	case prefixes && s.Engine.NoPrefixCache:
 		return setting.Errorf("`save-prefix` and `load-prefix` need `prefix-cache` on")
 	case prefixes && p.Several():

@@ -9,6 +9,7 @@ package encode
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -57,6 +58,9 @@ type Encoder struct {
 // New compiles the program and puts the weights on the device.
 func New(ctx context.Context, cfg Config) (_ *Encoder, err error) {
 	start := time.Now()
+	if cfg.Backend == nil {
+		return nil, errors.New("encode: Config.Backend is needed")
+	}
 	s, err := settle(cfg)
 	if err != nil {
 		return nil, err

@@ -36,8 +36,8 @@ type settled struct {
 }
 
 func settle(c Config) (*settled, error) {
-	if c.Model == nil || c.Backend == nil {
-		return nil, errors.New("encode: Config.Model and Config.Backend are needed")
+	if c.Model == nil {
+		return nil, errors.New("encode: Config.Model is needed")
 	}
 	s := &settled{Config: c}
 	headless := *c.Model
@@ -73,6 +73,9 @@ func (s *settled) settle() (err error) {
 	s.tokens = max(cmp.Or(s.StepTokens, defaultStepTokens), s.MaxModelLen)
 	s.tokens = (s.tokens + rowMultiple - 1) / rowMultiple * rowMultiple
 	s.rows = (s.tokens/tokensPerRow + rowMultiple - 1) / rowMultiple * rowMultiple
+	if s.Backend == nil {
+		return nil
+	}
 	s.held, err = config.Config{Model: s.model, Backend: s.Backend, DType: s.DType, Weights: s.Weights}.Held()
 	return err
 }
@@ -91,14 +94,19 @@ func checkLayers(c *models.Config) error {
 }
 
 func (s *settled) plan() config.Plan {
-	return config.Plan{Encodes: true, Backend: s.Backend.Description(), Devices: collective.Devices(s.Backend),
-		ExpertGroups: 1, Model: s.model.Config.Architecture, Parameters: s.model.NumParameters(),
-		DType: s.held.DType.String(), Weights: s.held.Forms, Quantization: s.Model.Quantization(),
-		WeightBytes: s.held.Bytes, KV: "none", MaxSeqs: s.rows, MaxModelLen: s.MaxModelLen, PrefillTokens: s.tokens,
-		Layers: config.LayersUnrolled, LayerTurns: 1, Programs: []string{programName}}
+	p := config.Plan{Encodes: true, Devices: collective.Devices(s.Backend), ExpertGroups: 1,
+		Model: s.model.Config.Architecture, Parameters: s.model.NumParameters(), Quantization: s.Model.Quantization(),
+		KV: "none", MaxSeqs: s.rows, MaxModelLen: s.MaxModelLen, PrefillTokens: s.tokens, Layers: config.LayersUnrolled,
+		LayerTurns: 1, Programs: []string{programName}}
+	if s.Backend != nil {
+		p.Backend, p.DType = s.Backend.Description(), s.held.DType.String()
+		p.Weights, p.WeightBytes = s.held.Forms, s.held.Bytes
+	}
+	return p
 }
 
-// Plan returns what an encoder of this config would settle on. It compiles nothing.
+// Plan returns what an encoder of this config would settle on. It compiles nothing. Without a backend it leaves out
+// what follows from one.
 func (c Config) Plan() (config.Plan, error) {
 	s, err := settle(c)
 	if err != nil {

@@ -40,7 +40,7 @@ func openTokens(t *testing.T, name string) (*models.Checkpoint, string) {
 // Each token has the logits of transformers, in steps of any size.
 func TestLogitsOfTokens(t *testing.T) {
 	for _, name := range []string{"bert-tokens", "distilbert-tokens", "roberta-tokens", "roberta-bytes",
-		"modernbert-tokens", "llama-tokens"} {
+		"modernbert-tokens", "llama-tokens", "xlm-roberta-tokens"} {
 		model, dir := openTokens(t, name)
 		b, err := os.ReadFile(filepath.Join(dir, "scores.json.gz"))
 		if err != nil {
@@ -75,7 +75,8 @@ func TestLogitsOfTokens(t *testing.T) {
 
 // The labeled parts of texts are those of transformers' pipeline, and so are the characters of tokens.
 func TestTagsEqualTransformers(t *testing.T) {
-	for _, name := range []string{"bert-tokens", "roberta-bytes", "modernbert-tokens", "llama-tokens"} {
+	for _, name := range []string{"bert-tokens", "roberta-bytes", "modernbert-tokens", "llama-tokens",
+		"xlm-roberta-tokens"} {
 		t.Run(name, func(t *testing.T) { tagsEqualTransformers(t, name) })
 	}
 }

@@ -43,6 +43,7 @@ oracle rows_goldens.py ops/sampling/testdata/rows.txt
 oracle tokenizer_goldens.py "$gguf"
 oracle tokenizer_more_goldens.py
 oracle pair_goldens.py text/tokenizer/testdata
+oracle span_goldens.py text/tokenizer/testdata
 oracle chat_goldens.py
 oracle jinja_goldens.py
 oracle parquet_fixtures.py

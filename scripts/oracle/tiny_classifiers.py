@@ -17,12 +17,12 @@ import torch
 from sentence_transformers import CrossEncoder
 from tiny_encoders import COMMON, OFFSET, randomize
 from tokenizers import AddedToken, Tokenizer, decoders, pre_tokenizers
-from tokenizers.models import BPE, WordPiece
-from tokenizers.normalizers import BertNormalizer
+from tokenizers.models import BPE, Unigram, WordPiece
+from tokenizers.normalizers import NFKC, BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import ByteLevel as ByteLevelProcessor
 from tokenizers.processors import RobertaProcessing, TemplateProcessing
-from tokenizers.trainers import BpeTrainer
+from tokenizers.trainers import BpeTrainer, UnigramTrainer
 from transformers import (
     CONFIG_MAPPING,
     AutoModelForCausalLM,
@@ -281,6 +281,26 @@ def add_bytes(folder, processor, prefix):
     return fast
 
 
+def add_pieces(folder):
+    """Writes a tokenizer of Unigram in the form of XLM-R, with NFKC in place of its map of characters."""
+    tokenizer = Tokenizer(Unigram())
+    tokenizer.normalizer = NFKC()
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(prepend_scheme="always")]
+    )
+    trainer = UnigramTrainer(
+        vocab_size=60, special_tokens=["<s>", "<pad>", "</s>", "<unk>"], unk_token="<unk>", show_progress=False
+    )
+    tokenizer.train_from_iterator([t for t in TAGGED if t and "\u0301" not in t] * 9, trainer)
+    tokenizer.post_processor = FRAME
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, model_max_length=78, bos_token="<s>", pad_token="<pad>", eos_token="</s>",
+        unk_token="<unk>",
+    )
+    fast.save_pretrained(folder)
+    return fast
+
+
 FRAME = TemplateProcessing(single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
 BYTES = {  # post-processors, and whether the pre-tokenizer adds a space
     "roberta-bytes": (RobertaProcessing(("</s>", 2), ("<s>", 0), trim_offsets=True, add_prefix_space=True), True),
@@ -307,6 +327,7 @@ def add_tokens(target, only=None):
             | dict(num_hidden_layers=3, local_attention=12, global_attn_every_n_layers=2, pad_token_id=1,
                    bos_token_id=0, eos_token_id=2, cls_token_id=0, sep_token_id=2),
         ),
+        ("xlm-roberta-tokens", "xlm-roberta", 47, OFFSET | TAGS),
         ("llama-tokens", "llama", 46, DECODER | TAGS | WIDE | dict(pad_token_id=1)),
     ]:
         if only and name not in only:
@@ -334,9 +355,12 @@ def add_tokens(target, only=None):
         with gzip.GzipFile(folder / "scores.json.gz", "wb", mtime=0) as f:
             f.write(json.dumps(made).encode())
         (folder / "generation_config.json").unlink(missing_ok=True)
-        if kind != "bert" and name not in BYTES:
+        if kind not in ("bert", "xlm-roberta") and name not in BYTES:
             continue
-        tokenizer = add_bytes(folder, *BYTES[name]) if name in BYTES else add_tokenizer(folder)
+        if name in BYTES:
+            tokenizer = add_bytes(folder, *BYTES[name])
+        else:
+            tokenizer = add_tokenizer(folder) if kind == "bert" else add_pieces(folder)
         tag = TokenClassificationPipeline(model=model, tokenizer=tokenizer, device="cpu")
         rows, want = [], []
         for i, text in enumerate(TAGGED):

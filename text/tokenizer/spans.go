@@ -1,9 +1,13 @@
 package tokenizer
 
 import (
+	"cmp"
 	"errors"
 	"strings"
+	"unicode"
 	"unicode/utf8"
+
+	"github.com/rivo/uniseg"
 
 	"github.com/quire/quire/text/tokenizer/pretoken"
 )
@@ -16,7 +20,8 @@ type Span struct {
 }
 
 // ErrNoSpans means that it is not known which characters of a text the tokens stand for.
-var ErrNoSpans = errors.New("which characters tokens stand for is known for WordPiece and byte-level BPE alone")
+var ErrNoSpans = errors.New("which characters tokens stand for is known for WordPiece, byte-level BPE and " +
+	"XLM-R's Unigram alone")
 
 // EncodeSpans is Encode, with special tokens, and the span of each token. The text is valid UTF-8.
 func (t *Tokenizer) EncodeSpans(text string) (ids []int32, spans []Span, err error) {
@@ -25,6 +30,7 @@ func (t *Tokenizer) EncodeSpans(text string) (ids []int32, spans []Span, err err
 	for _, id := range t.frame.before {
 		add(id, Span{IsSpecial: true})
 	}
+	marked := t.words.Marked()
 	for _, outer := range t.raw.split(nil, text, true) {
 		first := utf8.RuneCountInString(text[:outer.start])
 		if outer.token >= 0 {
@@ -47,6 +53,12 @@ func (t *Tokenizer) EncodeSpans(text string) (ids []int32, spans []Span, err err
 				return nil, nil, err
 			}
 			end := inner.start
+			if marked {
+				if err := t.addMarked(pieces, normalized[:inner.end], end, span, add); err != nil {
+					return nil, nil, err
+				}
+				continue
+			}
 			for _, p := range pieces {
 				own, added := p.Text, 0
 				if t.words.ByteLevel() && !strings.HasPrefix(normalized[end:inner.end], own) {
@@ -105,18 +117,121 @@ func (t *Tokenizer) trimmed(id int32, s Span, first bool) Span {
 // spaceOfBytes is a space in the byte-level alphabet.
 const spaceOfBytes = "\u0120"
 
-// followed normalizes each character of a text by itself, and returns for each byte of the result the number of its
-// character.
+// addMarked adds the tokens of pieces with marks before words, which follow each other in text after its first bytes.
+// span is of bytes of the text. Tokenizers whose marks stand for the spaces of the text are refused.
+func (t *Tokenizer) addMarked(pieces []pretoken.Piece, text string, first int, span func(from, to int) Span,
+	add func(id int32, s Span)) error {
+	if words, err := pretoken.Split(t.pre, nil, "a  a", false); err != nil || len(words) != 2 {
+		return cmp.Or(err, ErrNoSpans)
+	}
+	for _, p := range pieces {
+		words := strings.TrimLeftFunc(text[first:], unicode.IsSpace)
+		places, end := followMarks(p.Text, text, len(text)-len(words))
+		if end < 0 {
+			return ErrNoSpans
+		}
+		first = end
+		word := t.words.Append(nil, p.Text)
+		lengths, from := t.words.Lengths(p.Text, word, t.Token), 0
+		if len(lengths) != len(word) {
+			return ErrNoSpans
+		}
+		for i, id := range word {
+			to := from + lengths[i]
+			add(id, span(places[from], places[to-1]+1))
+			from = to
+		}
+	}
+	return nil
+}
+
+// followMarks returns the place in text of each byte of a piece that begins at start, and where it ends; -1 if it does
+// not begin there. A mark at the beginning of a piece that the text does not have has the place of the character after
+// it, as in Hugging Face's tokenizers.
+func followMarks(piece, text string, start int) (places []int, end int) {
+	at := start
+	for i, r := range piece {
+		own := string(r)
+		switch {
+		case strings.HasPrefix(text[at:], own):
+			for k := range len(own) {
+				places = append(places, at+k)
+			}
+			at += len(own)
+			continue
+		case own != spaceMark || at == len(text) || i > 0:
+			return nil, -1
+		}
+		for range len(own) {
+			places = append(places, at)
+		}
+	}
+	return places, at
+}
+
+// followed normalizes each grapheme of a text by itself, and each run of spaces, and returns for each byte of the
+// result the number of its character. If a grapheme or run becomes fewer characters, they are its first characters,
+// but one for a run of spaces is the last one.
 func (t *Tokenizer) followed(text string) (normalized string, origins []int) {
 	var b strings.Builder
 	character := 0
-	for _, r := range text {
-		one := t.normalized(string(r))
-		b.WriteString(one)
-		for range len(one) {
-			origins = append(origins, character)
+	add := func(s string, origin int) {
+		b.WriteString(s)
+		for range len(s) {
+			origins = append(origins, origin)
 		}
-		character++
+	}
+	for rest := text; rest != ""; {
+		if n := t.spaces(rest); n > 0 {
+			run, before, after := rest[:n], "", ""
+			if n < len(rest) {
+				after = "a"
+			}
+			if len(rest) < len(text) {
+				before = "a"
+			}
+			made := strings.TrimSuffix(strings.TrimPrefix(t.normalized(before+run+after), before), after)
+			count, origin := utf8.RuneCountInString(run), 0
+			if utf8.RuneCountInString(made) == 1 {
+				if origin = count - 1; strings.HasSuffix(run, "\r\n") { // one grapheme
+					origin--
+				}
+			}
+			for _, r := range made {
+				add(string(r), character+origin)
+				origin = min(origin+1, count-1)
+			}
+			rest, character = rest[n:], character+count
+			continue
+		}
+		grapheme, _, _, _ := uniseg.FirstGraphemeClusterInString(rest, -1)
+		parts := make([]string, 0, 8) // of its characters
+		for _, r := range grapheme {
+			parts = append(parts, t.normalized(string(r)))
+		}
+		if whole := t.normalized(grapheme); whole == strings.Join(parts, "") {
+			for i, part := range parts {
+				add(part, character+i)
+			}
+		} else {
+			i := 0
+			for _, r := range whole {
+				add(string(r), character+min(i, len(parts)-1))
+				i++
+			}
+		}
+		rest, character = rest[len(grapheme):], character+len(parts)
 	}
 	return b.String(), origins
+}
+
+// spaces returns how many bytes at the beginning of a text are a space, or become one.
+func (t *Tokenizer) spaces(text string) (n int) {
+	for i, r := range text {
+		if r != ' ' && (r < utf8.RuneSelf && !unicode.IsSpace(r) || t.normalized("a"+string(r)+"a") != "a a") {
+			return i
+		}
+		n = i + utf8.RuneLen(r)
+	}
+	return n
 }

@@ -120,8 +120,12 @@ func (f *Flags) nearest(word string) string {
 		other, ok = "--backend "+name, true
 	}
 	if ok {
-		flag, _, _ := strings.Cut(strings.TrimPrefix(other, "--"), " ")
-		if f.Set.Lookup(strings.Trim(flag, ",")) != nil {
+		name, _, _ := strings.Cut(strings.TrimPrefix(other, "--"), " ")
+		flag := f.Set.Lookup(strings.Trim(name, ","))
+		if flag != nil && flag.Hidden && name == "max-seqs" { // vectors and scores have no slots, but steps
+			other = "--prefill-tokens"
+		}
+		if flag != nil {
 			return fmt.Sprintf("; did you mean %s?", other)
 		}
 	}
@@ -165,7 +169,9 @@ var otherFlags = map[string]string{
 	"out": "--output", "overwrite": "--new", "force": "--new", "greedy": "--temperature 0", "silent": "--quiet",
 	"debug-level": "--log-level", "chat": "--prompt-as user", "raw": "--prompt-as raw",
 	"guided-json": "--json-schema", "guided-regex": "--regex", "guided-choice": "--choice",
-	"guided-grammar": "--grammar", "text-column": "--prompt-column",
+	"guided-grammar": "--grammar", "text-column": "--prompt-column", "normalize-embeddings": "--normalize on",
+	"truncate-dim": "--dimensions", "precision": "--embedding-type", "max-seq-length": "--truncate-prompt-tokens",
+	"max-length": "--truncate-prompt-tokens",
 }
 
 // otherSubcommands are subcommands by the names that other programs have for them.

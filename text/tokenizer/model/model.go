@@ -82,6 +82,9 @@ func (w *Words) Lengths(word string, ids []int32, token func(int32) string) []in
 	if m, ok := w.model.(*WordPiece); ok && !w.byteLevel {
 		return m.lengths(word, ids, token)
 	}
+	if m, ok := w.model.(*unigram); ok && !w.byteLevel {
+		return m.lengths(word, len(ids))
+	}
 	if !w.byteLevel {
 		return nil
 	}
@@ -94,6 +97,12 @@ func (w *Words) Lengths(word string, ids []int32, token func(int32) string) []in
 		lengths[i] = utf8.RuneCountInString(token(id)) // a character of this alphabet is a byte
 	}
 	return lengths
+}
+
+// Marked reports whether words have marks in place of spaces, as Unigram models have them.
+func (w *Words) Marked() bool {
+	_, is := w.model.(*unigram)
+	return is
 }
 
 // ByteLevel reports whether the model sees words in the byte-level alphabet.

@@ -3,6 +3,7 @@ package model
 import (
 	"errors"
 	"math"
+	"slices"
 	"sync"
 	"unicode/utf8"
 )
@@ -84,13 +85,35 @@ type bestPath struct {
 }
 
 func (m *unigram) encode(ids []int32, text string) []int32 {
+	for _, s := range m.path(text) {
+		ids = m.appendPiece(ids, text[s.start:s.end], s.id)
+	}
+	return ids
+}
+
+// lengths returns how many bytes of a text each of its tokens stands for; nil if several stand for the same.
+func (m *unigram) lengths(text string, tokens int) []int {
+	path := m.path(text)
+	if len(path) != tokens { // some are tokens of bytes
+		return nil
+	}
+	lengths := make([]int, len(path))
+	for i, s := range path {
+		lengths[i] = int(s.end - s.start)
+	}
+	return lengths
+}
+
+// stretch is the part of a text that a piece stands for.
+type stretch struct{ start, end, id int32 }
+
+// path returns the pieces of a text.
+func (m *unigram) path(text string) (path []stretch) {
 	work := m.work.Get().(*[]bestPath)
 	defer m.work.Put(work)
 	best := m.search(*work, text)
 	*work = best
 	// The path is followed from its end, so its pieces are in reverse order.
-	type stretch struct{ start, end, id int32 }
-	var path []stretch
 	for end := int32(len(text)); end > 0; end = best[end].start {
 		b := best[end]
 		if n := len(path); b.id == m.unk && n > 0 && path[n-1].id == m.unk { // a run of unknown text is one piece
@@ -99,10 +122,8 @@ func (m *unigram) encode(ids []int32, text string) []int32 {
 		}
 		path = append(path, stretch{b.start, end, b.id})
 	}
-	for i := len(path) - 1; i >= 0; i-- {
-		ids = m.appendPiece(ids, text[path[i].start:path[i].end], path[i].id)
-	}
-	return ids
+	slices.Reverse(path)
+	return path
 }
 
 func (m *unigram) search(best []bestPath, text string) []bestPath {
