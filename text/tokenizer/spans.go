@@ -23,6 +23,10 @@ type Span struct {
 var ErrNoSpans = errors.New("which characters tokens stand for is known for WordPiece, byte-level BPE and " +
 	"XLM-R's Unigram alone")
 
+// errControls is of texts whose control characters XLM-R's normalizer removes together with their neighbors.
+var errControls = errors.New("which characters tokens stand for is not known for texts with control characters " +
+	"other than tabs and line ends: remove them")
+
 // EncodeSpans is Encode, with special tokens, and the span of each token. The text is valid UTF-8.
 func (t *Tokenizer) EncodeSpans(text string) (ids []int32, spans []Span, err error) {
 	add := func(id int32, s Span) { ids, spans = append(ids, id), append(spans, s) }
@@ -31,6 +35,9 @@ func (t *Tokenizer) EncodeSpans(text string) (ids []int32, spans []Span, err err
 		add(id, Span{IsSpecial: true})
 	}
 	marked := t.words.Marked()
+	if marked && strings.ContainsFunc(text, isControl) {
+		return nil, nil, errControls
+	}
 	for _, outer := range t.raw.split(nil, text, true) {
 		first := utf8.RuneCountInString(text[:outer.start])
 		if outer.token >= 0 {
@@ -116,6 +123,9 @@ func (t *Tokenizer) trimmed(id int32, s Span, first bool) Span {
 
 // spaceOfBytes is a space in the byte-level alphabet.
 const spaceOfBytes = "\u0120"
+
+// isControl reports whether a character is a control character other than a tab or line end.
+func isControl(r rune) bool { return unicode.IsControl(r) && !strings.ContainsRune("\t\n\r", r) }
 
 // addMarked adds the tokens of pieces with marks before words, which follow each other in text after its first bytes.
 // span is of bytes of the text. Tokenizers whose marks stand for the spaces of the text are refused.

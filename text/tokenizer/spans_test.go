@@ -2,18 +2,19 @@ package tokenizer
 
 import (
 	"encoding/binary"
+	"errors"
 	"hash/crc32"
 	"slices"
 	"testing"
 	"unicode/utf8"
 )
 
-// The tokens of XLM-R stand for the characters that Hugging Face's tokenizers say. Texts whose normalizer
-// joins characters in ways that are not followed have an error: few.
+// The tokens of XLM-R stand for the characters that Hugging Face's tokenizers say. Texts with control characters have
+// an error, and so have a few others, whose normalizer joins characters in ways that are not followed.
 func TestSpansOfUnigram(t *testing.T) {
 	sums, all := unzip(t, "testdata/spans.bin.gz"), corpus(t)
 	for _, folder := range []string{"xlm-r"} {
-		tok, refused, wrong := open(t, "testdata/"+folder), 0, 0
+		tok, controls, refused, wrong := open(t, "testdata/"+folder), 0, 0, 0
 		for i := 0; i < len(all); i += 4 {
 			text, want := all[i], binary.LittleEndian.Uint32(sums)
 			sums = sums[4:]
@@ -21,6 +22,10 @@ func TestSpansOfUnigram(t *testing.T) {
 				continue
 			}
 			ids, spans, err := tok.EncodeSpans(text)
+			if errors.Is(err, errControls) {
+				controls++
+				continue
+			}
 			if err != nil {
 				refused++
 				t.Logf("%s: %.60q is refused", folder, text)
@@ -40,6 +45,7 @@ func TestSpansOfUnigram(t *testing.T) {
 				}
 			}
 		}
+		t.Logf("%s: %d texts have control characters", folder, controls)
 		if refused > 25 || wrong > 0 {
 			t.Errorf("%s: of %d texts %d are refused and %d have other spans", folder, len(all)/4, refused, wrong)
 		}
