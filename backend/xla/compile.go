@@ -45,7 +45,7 @@ func (b *Backend) compile(p *program.Builder, text []byte) (*Executable, error) 
 	case len(on) == 1:
 		config = config.WithDeviceAssignment(on)
 	}
-	if err := pjrtc.SetOptions(config, topologies.Overrides(topologies.OfProgram(b.options, text))); err != nil {
+	if err := pjrtc.SetOptions(config, topologies.Overrides(b.options)); err != nil {
 		return nil, err
 	}
 	loaded, err := config.Done()
@@ -99,8 +99,7 @@ func (b *Backend) failed(p *program.Builder, cause error) error {
 // compileAhead compiles the program for the topology, and keeps it in the cache for machines that have the devices.
 // Without a device, a program's memory needs can't be read from its serialized form, so they are kept in a record.
 func (b *Backend) compileAhead(p *program.Builder, e *Executable) (*Executable, error) {
-	options := slices.Concat(topologies.CompileOptions(b.assigned(-1)),
-		topologies.Overrides(topologies.OfProgram(b.options, e.text)))
+	options := slices.Concat(topologies.CompileOptions(b.assigned(-1)), topologies.Overrides(b.options))
 	records := b.topology.records
 	var key, recordKey string
 	if b.cache != nil {

@@ -1,9 +1,7 @@
 package topologies
 
 import (
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -16,8 +14,11 @@ type Option struct{ Name, Value string }
 // it has no estimate.
 var scattersOnCore = Option{"xla_tpu_enable_offloading_scatter_to_sparsecore", "false"}
 
+// largeBlocks lets an operation have half of the 128 MiB of VMEM, so that products take larger blocks.
+var largeBlocks = Option{"xla_tpu_scoped_vmem_limit_kib", "65536"}
+
 // tpuOptions are the options of all programs for a kind of TPU: docs/tpu.md has what was compared.
-var tpuOptions = map[string][]Option{"TPU v5": {scattersOnCore}, "TPU v6 lite": {scattersOnCore}}
+var tpuOptions = map[string][]Option{"TPU v5": {scattersOnCore}, "TPU v6 lite": {scattersOnCore, largeBlocks}}
 
 // Options returns the compiler's options for programs of a platform's kind of device. libtpuFlags are the user's own
 // flags for libtpu, in LIBTPU_INIT_ARGS: an option that they name is left to them.
@@ -28,31 +29,6 @@ func Options(platform, kind, libtpuFlags string) []Option {
 	return slices.DeleteFunc(slices.Clone(tpuOptions[kind]), func(o Option) bool {
 		return strings.Contains(libtpuFlags, o.Name)
 	})
-}
-
-// scatter finds the shape of the array that a scatter of StableHLO writes to.
-var scatter = regexp.MustCompile(`(?s)"stablehlo\.scatter"\(.*?\} : \(tensor<([0-9x]*)x`)
-
-// largeArray is how many numbers an array has at least that must not be copied.
-const largeArray = 1 << 20
-
-// OfProgram returns the options with which a program in StableHLO is compiled: none if it scatters into a large array,
-// such as a KV cache that no kernel updates. With them the compiler may copy the whole array.
-func OfProgram(options []Option, text []byte) []Option {
-	if len(options) == 0 {
-		return nil
-	}
-	for _, m := range scatter.FindAllSubmatch(text, -1) {
-		size := 1
-		for _, n := range strings.Split(string(m[1]), "x") {
-			dim, _ := strconv.Atoi(n)
-			size *= dim
-		}
-		if size >= largeArray {
-			return nil
-		}
-	}
-	return options
 }
 
 // Refused returns the option that the compiler's error is about; nil if it is about something else.
