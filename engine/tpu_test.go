@@ -29,7 +29,7 @@ func TestTPUProgramsOnTheCPU(t *testing.T) {
 		devices int
 		pages   int
 		// Logprobs differ by that at most, and in the mean by a sixth of it. 30 layers in bfloat16 are within 0.3 of
-		// float32: see TestHalfPrecision.
+		// float32: see TestHalfPrecision. 8-bit floats have a scale in the plain form alone, so both round differently.
 		tolerance float64
 		longer    int // prompts are so many times as long
 	}{
@@ -38,11 +38,11 @@ func TestTPUProgramsOnTheCPU(t *testing.T) {
 		{"keys stored by the kernel", engine.Config{Model: longHeads128(), PageSize: 64}, 1, 24, 0.02, 4},
 		{"keys stored by the kernel on two devices", engine.Config{Model: longHeads128(), PageSize: 64}, 2, 24, 0.02,
 			4},
-		{"8-bit floats", engine.Config{Model: longHeads128(), PageSize: 64, KVDType: dtypes.F8E4M3FN}, 1, 24, 0.02, 4},
+		{"8-bit floats", engine.Config{Model: longHeads128(), PageSize: 64, KVDType: dtypes.F8E4M3FN}, 1, 24, 0.15, 4},
 		{"SmolLM2", engine.Config{Model: testenv.SmolLM2(t), PageSize: 32, Layers: engine.LayersLoop}, 1, 8,
 			0.3, 1},
 		{"SmolLM2 with 8-bit floats", engine.Config{Model: testenv.SmolLM2(t), PageSize: 64,
-			Layers: engine.LayersLoop, KVDType: dtypes.F8E4M3FN}, 1, 8, 0.3, 1},
+			Layers: engine.LayersLoop, KVDType: dtypes.F8E4M3FN}, 1, 8, 0.8, 1},
 		{"sinks, and a window of 128", engine.Config{Model: dummySinks(t), PageSize: 16}, 1, 48, 0.02, 4},
 		{"head_dim 256, and a window of 512", engine.Config{Model: dummyGemma3(t), PageSize: 64}, 1, 48, 0.02, 16},
 	} {
