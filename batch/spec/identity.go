@@ -18,7 +18,7 @@ import (
 // outputVersion grows with every change of Quire after which the same job gives other bytes: other completions, other
 // columns, another cut into parts. If keys and values of the same tokens change, the version in snapshots of package
 // engine grows too.
-const outputVersion = 14
+const outputVersion = 13
 
 // Describe reports what the job is, before its model is opened.
 func (j *Job) Describe(r *promptset.Reader, parts folder.Parts, fingerprint string) (*jobstate.Description,

@@ -24,7 +24,7 @@ const snapshotMagic = "QUIREKV2"
 
 // computedVersion grows with every change after which the same tokens get other keys and values. Then the output
 // version of package batch grows too.
-const computedVersion = 4
+const computedVersion = 3
 
 // snapshotHeader is what the contents depend on. A file is rejected if any of it differs.
 type snapshotHeader struct {

@@ -27,21 +27,21 @@ type Adapters struct {
 // MaxAdapterParts bounds [Adapters].Parts.
 const MaxAdapterParts = 3
 
-// inner are the ranks that rows x [T, In] make, [T, ranks] of the given dtype; anything for rows without a pair.
-func (a *Adapters) inner(x, rows *Node, dtype dtypes.DType) *Node {
+// inner are the ranks that rows x [T, In] make, f32[T, ranks]; anything for rows without a pair.
+func (a *Adapters) inner(x, rows *Node) *Node {
 	t, n := x.Shape().Dimensions[0], a.count()
 	plain := func(in []*Node) []*Node {
 		held := Adapters{Down: a.Down, Of: in[1]}
 		held.Down.Data = in[3]
-		return []*Node{ConvertDType(held.each(in[2], a.Down.Out, func(number *Node) *Node {
+		return []*Node{held.each(in[2], a.Down.Out, func(number *Node) *Node {
 			return applyTo(in[0], held.Down.lead(number), None, nil, nil, dtypes.Float32)
-		}), dtype)}
+		})}
 	}
 	inputs := []*Node{x, a.Of, rows, a.Down.Data}
 	if !a.Down.Packed() {
 		return plain(inputs)[0]
 	}
-	results := []shapes.Shape{shapes.Make(dtype, t, a.Down.Out),
+	results := []shapes.Shape{shapes.Make(dtypes.Float32, t, a.Down.Out),
 		shapes.Make(dtypes.Float32, lowRankScratch(t, n, a.Down.In, a.Down.Out))}
 	return control.Composite("low_rank", map[string]any{"in": a.Down.In, "rank": a.Down.Out}, inputs, results, plain)[0]
 }
@@ -57,7 +57,7 @@ func (a *Adapters) Rows(x, ids, rows *Node) *Node {
 	has := LogicalAnd(GreaterOrEqual(a.Of, zeros), LessThan(a.Of, full(g, n, t)))
 	place := Add(MulScalar(a.Of, float64(out)), Min(Max(ids, zeros), full(g, out-1, t)))
 	ranks := Gather(Reshape(a.Up, n*out, a.Down.In), InsertAxes(Where(has, place, zeros), -1))
-	y := ConvertDType(Add(ConvertDType(x, dtypes.Float32), a.inner(ranks, rows, dtypes.Float32)), x.DType())
+	y := ConvertDType(Add(ConvertDType(x, dtypes.Float32), a.inner(ranks, rows)), x.DType())
 	return Where(BroadcastToDims(InsertAxes(has, -1), x.Shape().Dimensions...), y, x)
 }
 
@@ -101,7 +101,6 @@ func distinct(wanted *Node, n int) (order, count *Node) {
 // plus is y f32[T, columns], of the columns from first on, with what pairs make of inner for the rows that have one.
 func (a *Adapters) plus(y, inner, rows *Node, first int) *Node {
 	columns := y.Shape().Dimensions[1]
-	inner = ConvertDType(inner, dtypes.Float32)
 	addends := a.each(rows, columns, func(number *Node) *Node {
 		up := SliceAxis(oneOf(a.Up, number), 1, AxisRange(first, first+columns))
 		return Dot(inner, ConvertDType(up, dtypes.Float32)).Product()
@@ -114,7 +113,7 @@ func (a *Adapters) plus(y, inner, rows *Node, first int) *Node {
 // adapted is what a layer knows of its rows' adapters.
 type adapted struct {
 	*Adapters
-	ranks *Node // [T, ranks] of the rows' dtype, as PEFT has them: see inner
+	ranks *Node // f32[T, ranks]: see inner
 	first int   // the column of Up that belongs to the layer's first
 }
 
@@ -141,7 +140,7 @@ func (a *adapted) part(i int) int {
 
 // applyAdapted is [Apply] of a weight with adapters.
 func applyAdapted(x *Node, w Weight, o Options, rows *Node, result shapes.Shape) *Node {
-	a := &adapted{Adapters: o.Adapters, ranks: o.Adapters.inner(x, rows, x.DType())}
+	a := &adapted{Adapters: o.Adapters, ranks: o.Adapters.inner(x, rows)}
 	var y *Node
 	switch {
 	case w.Packed() && o.Activation.inKernels():

@@ -122,9 +122,6 @@ func (l *lowRank) want(row, column int) float64 {
 		for i := range l.in {
 			inner += float64(l.x[row*l.in+i]) * float64(l.down[(of*l.rank+k)*l.in+i])
 		}
-		if l.dtype == dtypes.BFloat16 { // ranks have the type of activations
-			inner = float64(bfloat16.FromFloat64(inner).Float32())
-		}
 		sum += inner * float64(l.up[(of*l.rank+k)*l.out+column])
 	}
 	return sum

@@ -96,7 +96,6 @@ static q_linear_job plan_at(int level, int64_t threads, const q_linear *l) {
 	j.number = atomic_fetch_add_explicit(&jobs, 1, memory_order_relaxed) + 1;
 	j.panels = q_panels(l->out, l->gate_up, layout);
 	const int64_t unit = l->gate_up && layout.panel == Q_TURN ? 2 : 1;
-	j.panel = layout.panel;
 	j.panels_a_task = panels_a_task(j.panels, threads, 128 / layout.panel, unit);
 	return j;
 }
@@ -105,36 +104,10 @@ q_linear_job q_linear_plan(q_frame *f, const q_linear *l) { return plan_at(level
 
 static int64_t tasks_of(const q_linear_job *j) { return (j->panels + j->panels_a_task - 1) / j->panels_a_task; }
 
-// fetch_adapters prefetches the numbers that the adapters of the rows have for a task's columns. These are few but far
-// apart: they arrive while the thread multiplies by the weights, which would otherwise wait for each line later.
-static void fetch_adapters(const q_linear_job *j, int64_t task) {
-	enum { MOST = 16 }; // adapters: more would take too much of the second cache
-	const q_linear *l = j->l;
-	const q_adapted *a = l->adapted;
-	const int64_t parts = l->gate_up ? 2 : 1, size = (int64_t)q_size(l->dtype), all = l->out / parts;
-	const int64_t n = j->panels_a_task * j->panel / parts, from = task * n, columns = all - from < n ? all - from : n;
-	const char *last = NULL;
-	for (int64_t row = 0, fetched = 0; row < l->rows && fetched < MOST && columns > 0; row++) {
-		if (!a->matrices[row] || a->matrices[row] == last) continue;
-		last = a->matrices[row];
-		fetched++;
-		for (int64_t p = 0; p < parts; p++) {
-			int64_t k, end;
-			q_ranks_of(a, p * all + from, columns, &k, &end);
-			for (; k < end; k++) {
-				const char *begin = last + (k * a->out + a->first + p * all + from) * size;
-				for (int64_t b = -((intptr_t)begin & 63); b < columns * size; b += 64)
-					__builtin_prefetch(begin + b, 0, 2);
-			}
-		}
-	}
-}
-
 // A thread that packs rows for itself does so at its first task of a job. So their lines need not go from one processor
 // to another, and no thread waits until another one has packed.
 void q_linear_panels(void *job, int64_t task) {
 	const q_linear_job *j = job;
-	if (j->l->adapted) fetch_adapters(j, task);
 	if (j->packs) {
 		j->code->panels(job, task);
 		return;
@@ -280,7 +253,7 @@ static q_error *read_adapted(q_frame *f, const q_linear *l, int next, int64_t mo
 	if (a->first < 0 || a->first + l->out > a->out || a->ranks % (2 * parts))
 		return q_fail(f, "adapters of %lld columns and %lld ranks in %lld parts do not fit %lld outputs from %lld on",
 			(long long)a->out, (long long)a->ranks, (long long)parts, (long long)l->out, (long long)a->first);
-	if ((e = q_shape(f, inner, "inner", l->dtype, most, a->ranks)) || (e = q_shape(f, of, "adapters", Q_S32, most)) ||
+	if ((e = q_shape(f, inner, "inner", Q_F32, most, a->ranks)) || (e = q_shape(f, of, "adapters", Q_S32, most)) ||
 		(e = q_shape(f, matrices, "the adapters' matrices", l->dtype, adapters, a->ranks, a->out)))
 		return e;
 	a->share = a->ranks / parts;

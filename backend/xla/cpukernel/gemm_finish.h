@@ -132,75 +132,44 @@ ALWAYS v16 activate(v16 x, int activation) {
 	return x;
 }
 
-enum {
-	ADAPTED = 4, // rows whose adapters are applied together
-	RANKS = 16,  // numbers of a row that are converted together
-};
+enum { ADAPTED = 4 }; // rows whose adapters are applied together
 
-// add_pair adds two ranks of n rows, from k on, times 16 columns of their rows of a matrix to sums: the second rank
-// first, as dot products of bf16 do. numbers are the ranks in float32, from first on; dots reports whether one
-// instruction adds both.
-ALWAYS void add_pair(const int n, const int dots, const q_adapted *a, const char *inner, const char *matrix, int64_t k,
-	float (*numbers)[RANKS], int64_t first, int dtype, int64_t columns, v16 *sums) {
-#ifdef V16_DOTS
-	if (dots) {
-		const uint16_t *even = (const uint16_t *)matrix + k * a->out;
-		const v16i both = v16_pairs(even, even + a->out);
-		EACH(r, n) sums[r] = v16_dots(sums[r], both, (const uint16_t *)inner + r * a->ranks + k);
-		return;
-	}
-#endif
-	const v16 b0 = load16(matrix, k * a->out, dtype, columns), b1 = load16(matrix, (k + 1) * a->out, dtype, columns);
-	EACH(r, n) {
-		sums[r] = v16_fma(v16_set(numbers[r][k + 1 - first]), b1, sums[r]);
-		sums[r] = v16_fma(v16_set(numbers[r][k - first]), b0, sums[r]);
-	}
-}
-
-// adapt computes what an adapter adds to 16 columns of n rows, from the ranks begin to end. Two sums take turns at
-// pairs of ranks.
-ALWAYS void adapt(const int n, const int dots, const q_adapted *a, int64_t row, int64_t begin, int64_t end,
-	int64_t column, int dtype, int64_t columns, v16 *out) {
-	const int64_t size = dtype == Q_F32 ? 4 : 2;
-	const char *inner = a->inner + row * a->ranks * size, *matrix = a->matrices[row] + column * size;
-	v16 sums[2][ADAPTED];
-	EACH(r, n) sums[0][r] = sums[1][r] = v16_set(0);
-	for (int64_t first = begin; first < end; first += RANKS) {
-		const int64_t last = least(first + RANKS, end);
-		float numbers[ADAPTED][RANKS];
-		if (!dots)
-			EACH(r, n) v16_store(numbers[r], load16(inner, r * a->ranks + first, dtype, last - first));
-		int64_t k = first;
-		for (; k + 4 <= last; k += 4) {
-			add_pair(n, dots, a, inner, matrix, k, numbers, first, dtype, columns, sums[0]);
-			add_pair(n, dots, a, inner, matrix, k + 2, numbers, first, dtype, columns, sums[1]);
-		}
-		if (k < last) add_pair(n, dots, a, inner, matrix, k, numbers, first, dtype, columns, sums[0]);
-	}
-	EACH(r, n) out[r] = v16_add(sums[0][r], sums[1][r]);
-}
-
-// addends_of computes what adapters add to 16 columns of some rows, at most ADAPTED; n of the columns exist. It does
-// not depend on what the other rows are. The addend of a row without an adapter is undefined.
+// addends_of computes what adapters add to 16 columns of some rows, at most ADAPTED; n of the columns exist. Each is a
+// sum over even ranks plus a sum over odd ones, whatever the other rows are. Those of a row without an adapter are
+// undefined.
 ALWAYS void addends_of(
 	const q_adapted *a, int64_t row, int64_t rows, int64_t column, int dtype, int64_t n, v16 *out) {
-	int64_t begin, end;
-	q_ranks_of(a, column, n, &begin, &end);
 	column += a->first;
+	const int64_t last = column + n - 1, begin = ((column >= a->cuts[0]) + (column >= a->cuts[1])) * a->share,
+				  end = ((last >= a->cuts[0]) + (last >= a->cuts[1]) + 1) * a->share;
+	const float *inner = a->inner + row * a->ranks;
 	const char *const *matrices = a->matrices + row;
-#ifdef V16_DOTS
-	const int dots = dtype == Q_BF16 && n == 16;
-#else
-	const int dots = 0;
-#endif
 	int same = rows == ADAPTED && matrices[0] != NULL;
 	for (int64_t r = 1; r < rows; r++) same &= matrices[r] == matrices[0];
 	if (same) {
-		adapt(ADAPTED, dots, a, row, begin, end, column, dtype, n, out);
+		v16 even[ADAPTED], odd[ADAPTED];
+		EACH(r, ADAPTED) even[r] = odd[r] = v16_set(0);
+		for (int64_t k = begin; k < end; k += 2) {
+			const v16 b0 = load16(matrices[0], k * a->out + column, dtype, n),
+					  b1 = load16(matrices[0], (k + 1) * a->out + column, dtype, n);
+			EACH(r, ADAPTED) {
+				even[r] = v16_fma(v16_set(inner[r * a->ranks + k]), b0, even[r]);
+				odd[r] = v16_fma(v16_set(inner[r * a->ranks + k + 1]), b1, odd[r]);
+			}
+		}
+		EACH(r, ADAPTED) out[r] = v16_add(even[r], odd[r]);
 		return;
 	}
-	for (int64_t r = 0; r < rows; r++)
-		if (matrices[r]) adapt(1, dots, a, row + r, begin, end, column, dtype, n, out + r);
+	for (int64_t r = 0; r < rows; r++) {
+		if (!matrices[r]) continue;
+		v16 even = v16_set(0), odd = v16_set(0);
+		for (int64_t k = begin; k < end; k += 2) {
+			even = v16_fma(v16_set(inner[r * a->ranks + k]), load16(matrices[r], k * a->out + column, dtype, n), even);
+			odd = v16_fma(
+				v16_set(inner[r * a->ranks + k + 1]), load16(matrices[r], (k + 1) * a->out + column, dtype, n), odd);
+		}
+		out[r] = v16_add(even, odd);
+	}
 }
 
 // finish computes results from the sums of a block of rows: 16 columns of the panels, at offset at of a row's sums,

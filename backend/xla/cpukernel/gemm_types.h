@@ -31,21 +31,14 @@ static inline q_blocks q_blocks_of(int64_t n) {
 // q_adapted is what low-rank adapters add to the products of rows: of each row the numbers inner [rows, ranks] times
 // the matrix of its adapter.
 typedef struct q_adapted {
-	const char *inner; // of the layer's dtype, as the matrices
-	const char **matrices; // [rows]: [ranks, out]; NULL for rows without an adapter
+	const float *inner;
+	const char **matrices; // [rows]: [ranks, out] of the layer's dtype; NULL for rows without an adapter
 	int64_t ranks, out;
 	int64_t first; // the column of the matrices that belongs to the layer's first
 	// Columns before the first cut have the first share of the ranks, and so on: the matrices are 0 elsewhere. A cut at
 	// out is none.
 	int64_t cuts[2], share;
 } q_adapted;
-
-// q_ranks_of returns the ranks, begin to end, that n columns of a layer from one on have.
-static inline void q_ranks_of(const q_adapted *a, int64_t column, int64_t n, int64_t *begin, int64_t *end) {
-	const int64_t first = a->first + column, last = first + n - 1;
-	*begin = ((first >= a->cuts[0]) + (first >= a->cuts[1])) * a->share;
-	*end = ((last >= a->cuts[0]) + (last >= a->cuts[1]) + 1) * a->share;
-}
 
 typedef struct {
 	int weights_dtype; // of weights
@@ -77,7 +70,7 @@ typedef struct {
 typedef struct {
 	const q_linear *l;
 	const q_linear_code *code;
-	int64_t padded_in, tiles, panels, panels_a_task, panel; // panel is the columns of one
+	int64_t padded_in, tiles, panels, panels_a_task;
 	void *rows;      // destination of pack_tile
 	int64_t packs;   // how many tiles are packed before: all, or none if each thread packs them
 	uint64_t number; // unique among the jobs of the process

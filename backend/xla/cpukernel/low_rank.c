@@ -14,7 +14,7 @@ enum { BLOCK = 96, LEAST = 8 };
 // The parts of the scratch, one after the other, in bytes.
 typedef struct {
 	int64_t gathered; // rows of x by adapter [A, in]
-	int64_t results;  // by adapter [A, rank]
+	int64_t results;  // by adapter, f32 [A, rank]
 	int64_t packed;   // rows as a layer reads them, of each block
 	int64_t order;    // s32 [A]: the place of a row in the order by adapter
 	int64_t rows;     // s32 [A]: the row at a place
@@ -30,10 +30,10 @@ typedef struct {
 // low_rank is a call.
 typedef struct {
 	int64_t rows, adapters, in, rank;
-	int dtype, result; // element types of x and y
+	int dtype;
 	const char *x;
 	const int32_t *of;
-	char *y;
+	float *y;
 	char *scratch;
 	parts parts;
 	int in_order; // all rows have adapters, and lie in the order by adapter already
@@ -65,7 +65,7 @@ static int32_t *row_at(const low_rank *m) { return (int32_t *)(m->scratch + m->p
 static void run_block(void *args, int64_t i) {
 	const low_rank *m = args;
 	const block *b = &m->blocks[i];
-	const int64_t x_bytes = m->in * (int64_t)q_size(m->dtype), y_bytes = m->rank * (int64_t)q_size(m->result);
+	const int64_t x_bytes = m->in * (int64_t)q_size(m->dtype), y_bytes = m->rank * (int64_t)sizeof(float);
 	q_linear l = m->layer;
 	char *x = m->scratch + m->parts.gathered + b->begin * x_bytes;
 	char *y = m->scratch + m->parts.results + b->begin * y_bytes;
@@ -74,11 +74,11 @@ static void run_block(void *args, int64_t i) {
 	l.rows = b->rows;
 	l.x = m->in_order ? m->x + b->begin * x_bytes : x;
 	l.weights = (const char *)l.weights + b->adapter * m->bytes;
-	l.y = m->in_order ? m->y + b->begin * y_bytes : y;
+	l.y = m->in_order ? (char *)m->y + b->begin * y_bytes : y;
 	l.scratch = m->scratch + m->parts.packed + b->scratch;
 	q_linear_run(NULL, &l);
 	for (int64_t k = 0; k < b->rows && !m->in_order; k++)
-		memcpy(m->y + row_at(m)[b->begin + k] * y_bytes, y + k * y_bytes, y_bytes);
+		memcpy((char *)m->y + row_at(m)[b->begin + k] * y_bytes, y + k * y_bytes, y_bytes);
 }
 
 // cut cuts the rows of adapters into blocks, about as many as there are threads if there are few rows.
@@ -111,7 +111,7 @@ static q_error *read_matrices(q_frame *f, low_rank *m, const q_array *w) {
 	const int64_t panels = q_panels(m->rank, 0, layout), in = q_padded_in(m->in, layout);
 	if (w->dtype != m->dtype) return q_fail(f, "matrices have element type %d, and x has %d", w->dtype, m->dtype);
 	m->bytes = panels * in * layout.panel * (int64_t)q_size(w->dtype);
-	m->layer = (q_linear){.dtype = m->dtype, .weights_dtype = m->dtype, .result_dtype = m->result, .in = m->in,
+	m->layer = (q_linear){.dtype = m->dtype, .weights_dtype = m->dtype, .result_dtype = Q_F32, .in = m->in,
 		.out = m->rank, .weights = w->data};
 	return q_shape(f, w, "matrices", 0, m->adapters, panels, in / layout.group, layout.panel, layout.group);
 }
@@ -125,15 +125,12 @@ q_error *quire_low_rank(q_frame *f) {
 	if (x->dtype != Q_F32 && x->dtype != Q_BF16 && x->dtype != Q_F16)
 		return q_fail(f, "element type %d of x is not supported", x->dtype);
 	if (q_arg(f, 3)->rank < 1) return q_fail(f, "the matrices have no dimensions");
-	if (y->dtype != x->dtype && y->dtype != Q_F32)
-		return q_fail(f, "element type %d of the result is not supported", y->dtype);
 	m.dtype = x->dtype;
-	m.result = y->dtype;
 	m.adapters = q_arg(f, 3)->dims[0];
 	if ((e = q_shape(f, x, "x", 0, (int64_t)-1, m.in))) return e;
 	const int64_t all = x->dims[0];
 	if ((e = q_shape(f, q_arg(f, 1), "adapters", Q_S32, all)) || (e = q_shape(f, q_arg(f, 2), "rows", Q_S32)) ||
-		(e = q_shape(f, y, "the result", 0, all, m.rank)) || (e = read_matrices(f, &m, q_arg(f, 3))))
+		(e = q_shape(f, y, "the result", Q_F32, all, m.rank)) || (e = read_matrices(f, &m, q_arg(f, 3))))
 		return e;
 	m.rows = q_wanted(q_arg(f, 2), all);
 	m.x = x->data;

@@ -6,8 +6,7 @@
 #include "ffi.h"
 
 // quire_low_rank: x [T, in], adapters s32[T], rows s32[], packed matrices [rank, in] of all adapters, [N, ...] -> y
-// [T, rank] of x's type or f32, scratch f32[]. Attributes: in, rank. The result of a row whose adapter is outside
-// [0, N) is undefined.
+// f32[T, rank], scratch f32[]. Attributes: in, rank. The result of a row whose adapter is outside [0, N) is undefined.
 //
 // Rows are grouped by adapter, and each adapter's matrix is read once, as in gemm.h, so a row's bits do not depend on
 // the other rows.

@@ -56,18 +56,6 @@ static inline void v16_store_s8(int8_t *p, v16 x) {
 static inline void v16_store_bf16(uint16_t *p, v16 x) {
 	_mm256_storeu_si256((__m256i *)p, (__m256i)_mm512_cvtneps_pbh(x));
 }
-// v16_dots adds the products of sixteen pairs of bf16 numbers and one pair to sums, the second product first.
-#define V16_DOTS
-static inline v16i v16_pairs(const uint16_t *first, const uint16_t *second) {
-	__m512i a = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)first)),
-			b = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)second));
-	return _mm512_or_si512(a, _mm512_slli_epi32(b, 16));
-}
-static inline v16 v16_dots(v16 sums, v16i pairs, const uint16_t *pair) {
-	int32_t both;
-	memcpy(&both, pair, sizeof both);
-	return _mm512_dpbf16_ps(sums, (__m512bh)pairs, (__m512bh)_mm512_set1_epi32(both));
-}
 #else
 static inline void v16_store_bf16(uint16_t *p, v16 x) {
 	__m512i b = _mm512_castps_si512(x);
