@@ -172,7 +172,7 @@ func TestProgramsThatMovePagesAreCompiledWhenNeeded(t *testing.T) {
 	}
 }
 
-// tunedBackend says that it tunes programs, and counts those that are compiled at the same time.
+// tunedBackend tunes programs, and counts how many are compiled at the same time.
 type tunedBackend struct {
 	slowCompiler
 	compiling, most *atomic.Int32

@@ -13,7 +13,7 @@ import (
 )
 
 // With keys and values of 8 bits the programs for TPU and GPU have attention's plain form, and the reason is told, but
-// for 8-bit floats on TPU, for which there is a kernel. They write no cache anew.
+// for 8-bit floats on TPU, for which there is a kernel. They copy no cache.
 func TestQuantizedKeysForAccelerators(t *testing.T) {
 	testenv.Slow(t)
 	for _, c := range []struct {

@@ -80,7 +80,7 @@ func asAnswered(results []completion.Result, tokens int, ranked bool) (all []com
 				one.Vector = append(one.Vector, r.Vector[number])
 			}
 		}
-		tokens = 0 // those of the first result are of all
+		tokens = 0 // the first result counts the tokens of all
 		all = append(all, one)
 	}
 	return all

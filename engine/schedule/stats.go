@@ -120,7 +120,8 @@ const (
 	leastSpread   = 0.01
 )
 
-// divide returns the seconds of all steps of each kind, whose sum is that of the calls; 0 if they cannot be told apart.
+// divide returns the seconds of all steps of each kind, which add up to the seconds of the calls; 0 if they cannot be
+// separated.
 func (c *stepClock) divide() (prefill, decode float64) {
 	if c.prefill == 0 || c.decode == 0 {
 		return c.total * min(1, c.prefill), c.total * min(1, c.decode)

@@ -26,11 +26,11 @@ func Run(ctx context.Context, requests iter.Seq[*admit.Request], samplers []Samp
 		q := newQueue(ctx, len(samplers))
 		var running sync.WaitGroup
 		running.Go(func() { q.fill(ctx, requests) })
-		type drawn struct {
+		type result struct {
 			completion *admit.Completion
 			err        error
 		}
-		out := make(chan drawn)
+		out := make(chan result)
 		var working sync.WaitGroup
 		for i, run := range samplers {
 			working.Go(func() {
@@ -42,7 +42,7 @@ func Run(ctx context.Context, requests iter.Seq[*admit.Request], samplers []Samp
 					default:
 						q.add(i, -1)
 					}
-					out <- drawn{c, err}
+					out <- result{c, err}
 				}
 			})
 		}

@@ -29,7 +29,7 @@ type Embedded struct {
 }
 
 // Embed looks up the embeddings of tokens, i32[T]. Padding may hold any token id: ids outside the vocabulary read an
-// arbitrary row. adapters are those of the tokens, or nil. rows is as in [Hidden].
+// arbitrary row. adapters has the tokens' adapters, or is nil. rows is as in [Hidden].
 //
 // If Hidden is in a loop, call Embed before the loop. Within it XLA may fuse a scale with the following sum, which
 // rounds differently.

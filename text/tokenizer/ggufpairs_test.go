@@ -9,7 +9,7 @@ import (
 	"github.com/quire/quire/models/gguf"
 )
 
-// Pairs of a GGUF file of BERT are those of its tokenizer.json.
+// A GGUF file of BERT encodes pairs as its tokenizer.json does.
 func TestPairsOfGGUF(t *testing.T) {
 	item := func(kind, id, typeID string) string {
 		return `{"` + kind + `":{"id":"` + id + `","type_id":` + typeID + `}}`

@@ -436,7 +436,7 @@ func dtypeOf(name string) (dtypes.DType, error) {
 	return d, nil
 }
 
-// DTypeName returns a dtype's name in a [Config], "" for one that no kernel has. Bytes are those of 8-bit floats.
+// DTypeName returns a dtype's name in a [Config], "" for one that no kernel has. Bytes hold 8-bit floats.
 func DTypeName(d dtypes.DType) string {
 	if d == dtypes.F8E4M3FN {
 		d = dtypes.Uint8
