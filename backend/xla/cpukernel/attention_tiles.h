@@ -14,18 +14,14 @@ struct tokens_of {
 };
 
 // ahead is what to prefetch next: pieces of so many bytes, or none, and equal pieces at a distance after them (0 if
-// values are keys). Prefetches into the first cache are slower if the memory is read, except on processors with AMX:
-// see bench/kernels.md.
+// values are keys). Prefetches go into the second cache: into the first they are slower if the memory is read, see
+// bench/kernels.md.
 struct ahead {
 	const char *const *pieces;
 	int64_t bytes, behind;
 };
 
-#ifdef Q_SCORE_TILES
-enum { LOCALITY = 3, LEAD_BYTES = 0 };
-#else
 enum { LOCALITY = 2, LEAD_BYTES = 1 << 15 };
-#endif
 
 // lead_of returns how many heads ahead the keys and values of a block, up to LEAD_BYTES, are prefetched.
 Q_INLINE int64_t lead_of(int64_t piece_bytes, int64_t heads) {
