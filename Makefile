@@ -11,7 +11,8 @@ LDFLAGS := -X main.version=$(VERSION) -X main.commit=$(shell git rev-parse HEAD 
 # Slow tests skip themselves under -short. make test-slow runs them too; make nightly runs that and more.
 TESTS   ?= ./...
 
-.PHONY: build fetch demo test test-slow test-python nightly bench bench-peers lint race fuzz vulnerabilities dist clean
+.PHONY: build fetch demo test test-scripts test-slow test-python nightly bench bench-peers lint race fuzz \
+	vulnerabilities dist clean
 
 build:
 	$(GO) build -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/sample ./cmd/sample
@@ -27,6 +28,11 @@ demo: fetch
 test: fetch
 	$(GO) vet ./...
 	GO=$(GO) scripts/test.sh $(TESTS)
+
+# Runs the command's scripts to their end. make test stops each after a second or two, at `[short] stop`.
+test-scripts: fetch
+	XLA_FLAGS="--xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1 $(XLA_FLAGS)" \
+		$(GO) test -timeout 30m -run '^TestScripts$$' ./cmd/sample
 
 test-slow: fetch
 	$(GO) test -timeout 80m $(TESTS)

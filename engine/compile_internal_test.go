@@ -142,6 +142,9 @@ func TestProgramsThatMovePagesAreCompiledWhenNeeded(t *testing.T) {
 		{"contexts hold pages", 20, func(c *Config) { c.Contexts = 1 }, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if !strings.HasSuffix(c.name, "taken") {
+				testenv.Slow(t)
+			}
 			cfg := Config{Model: testenv.Model(t, "smollm2-like"), MaxSeqs: 2, PageSize: 16, PrefillTokens: 64,
 				Backend: slowCompiler{testenv.XLA(t), may, nil, new(atomic.Int32)}, MaxModelLen: 160, MaxRounds: 8,
 				KVMemory: pages * 16 * 2 * 2 * 3 * 8 * 4, Admission: Overcommit}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/engine/contexts"
+	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/pagetable"
 )
 
@@ -141,6 +142,9 @@ func TestContextsBesideRuns(t *testing.T) {
 	for name, admission := range map[string]engine.Admission{"overcommit": engine.Overcommit,
 		"reserve": engine.Reserve} {
 		t.Run(name, func(t *testing.T) {
+			if admission == engine.Reserve {
+				testenv.Slow(t)
+			}
 			e := contextEngine(t, func(c *engine.Config) { c.Admission, c.KVMemory = admission, pagesOf(48) })
 			want := wantOfLong(t)
 			var workers []*besideRuns

@@ -25,7 +25,7 @@ func TestSameBytesWithADraftModel(t *testing.T) {
 		change   func(*engine.Config)
 	}{
 		"another":        {false, otherFamily, all, func(c *engine.Config) {}},
-		"itself":         {false, contractFamily, repeatingRequests, func(c *engine.Config) {}},
+		"itself":         {true, contractFamily, repeatingRequests, func(c *engine.Config) {}},
 		"beside others":  {true, contractFamily, all, func(c *engine.Config) {}},
 		"few pages":      {false, otherFamily, repeatingRequests, func(c *engine.Config) { c.KVMemory = pagesOf(33) }},
 		"many":           {true, contractFamily, all, func(c *engine.Config) { c.Speculate = 16 }},

@@ -225,6 +225,7 @@ func TestFeaturesWhateverElseRuns(t *testing.T) {
 		})
 	}
 	t.Run("moved to the host and back", func(t *testing.T) {
+		testenv.Slow(t)
 		_, long := allFeatures(func() []*engine.Request { return longRequests(9) })
 		want := collect(t, e, long...)
 		few := with(func(c *engine.Config) { c.KVMemory, c.Admission = smallPool, engine.Overcommit })

@@ -26,7 +26,7 @@ type hiddenGolden struct {
 }
 
 // fastHidden are the families of the fast tests: multipliers, embeddings for each layer.
-var fastHidden = []string{"granite", "gemma4"}
+var fastHidden = []string{"gemma4"}
 
 // Hidden states are transformers' within rounding.
 func TestHiddenStatesEqualTransformers(t *testing.T) {
@@ -41,6 +41,7 @@ func TestHiddenStatesEqualTransformers(t *testing.T) {
 		})
 	}
 	t.Run("layers in a loop", func(t *testing.T) {
+		testenv.Slow(t)
 		hiddenEqual(t, "llama32-tied", goldens["llama32-tied"], func(c *engine.Config) {
 			c.Layers = engine.LayersLoop
 		})

@@ -59,9 +59,7 @@ func TestLayerLoopDrawsTheSame(t *testing.T) {
 	for _, family := range []string{contractFamily, "llama-bias", "qwen3", "mistral", "olmo2", "mixtral", "phi3",
 		"granite", "granite4-dense", "glm4", "stablelm", "starcoder2", "olmoe", "granite-moe-shared"} {
 		t.Run(family, func(t *testing.T) {
-			if family != contractFamily {
-				testenv.Slow(t)
-			}
+			testenv.Slow(t)
 			loopDrawsTheSame(t, testenv.Model(t, family), 1)
 		})
 	}

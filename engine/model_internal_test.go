@@ -110,6 +110,9 @@ func TestDeviceIsAsItsModel(t *testing.T) {
 		host      int64
 	}{{"swaps", 24, Overcommit, 0}, {"reserves", 40, Reserve, 0}, {"host cache", 24, Overcommit, 64 << 20}} {
 		t.Run(c.name, func(t *testing.T) {
+			if c.name != "host cache" {
+				testenv.Slow(t)
+			}
 			m := testenv.Model(t, "smollm2-like")
 			cfg := Config{Model: m, Backend: testenv.XLA(t), MaxSeqs: 6, PageSize: 4, PrefillTokens: 16,
 				MaxModelLen: 64,

@@ -15,6 +15,7 @@ import (
 func TestStateIsUpdatedInPlace(t *testing.T) {
 	t.Run("alone", func(t *testing.T) { stateIsUpdatedInPlace(t, func(*Config) {}) })
 	t.Run("with a draft model", func(t *testing.T) {
+		testenv.Slow(t)
 		stateIsUpdatedInPlace(t, func(c *Config) {
 			c.Speculate, c.DraftModel = SpeculateAuto, testenv.Model(t, "smollm2-like")
 		})

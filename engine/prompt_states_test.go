@@ -84,6 +84,9 @@ func TestPromptStates(t *testing.T) {
 	for _, r := range stating() {
 		check("alone", collect(t, e, r))
 	}
+	if testing.Short() {
+		return
+	}
 	check("in one slot", collect(t, contractEngine(t, func(c *engine.Config) { states(c); c.MaxSeqs = 1 }),
 		stating()...))
 	check("in small steps", collect(t, contractEngine(t, func(c *engine.Config) { states(c); c.PrefillTokens = 16 }),

@@ -49,13 +49,12 @@ func TestSameBytesWithQuantizedKeys(t *testing.T) {
 				"64 slots":      func(c *engine.Config) { c.MaxSeqs = 64 },
 			} {
 				t.Run(name, func(t *testing.T) {
-					if name != "page size 8" {
-						testenv.Slow(t)
-					}
+					testenv.Slow(t)
 					sameBytes(t, want, collect(t, with(change), contractRequests()...), true)
 				})
 			}
 			t.Run("few pages", func(t *testing.T) {
+				testenv.Slow(t)
 				want := collect(t, e, longRequests(16)...)
 				few := with(func(c *engine.Config) { c.KVMemory, c.Admission = pool, engine.Overcommit })
 				sameBytes(t, want, collectInOrder(t, few, longRequests(16)...), true)

@@ -44,7 +44,7 @@ func TestScoredAsDrawn(t *testing.T) {
 	for _, name := range append([]string{"smollm2-like", "plain"}, stateful...) {
 		t.Run(name, func(t *testing.T) {
 			family, kernels := name, name != "plain"
-			if name != contractFamily && name != "lfm2" && name != "deepseek-v3" {
+			if name != contractFamily && name != "deepseek-v3" {
 				testenv.Slow(t)
 			}
 			if !kernels {

@@ -87,7 +87,7 @@ func TestStopStringsOnTheDevice(t *testing.T) {
 		loses  bool // tokens behind a stop string
 	}{
 		"as it is": {}, "few pages": {change: func(c *engine.Config) { c.KVMemory = smallPool }},
-		"room for few":    {change: func(c *engine.Config) { c.StopStates = 200 }},
+		"room for few":    {change: func(c *engine.Config) { c.StopStates = 200 }, slow: true},
 		"room for hardly": {change: func(c *engine.Config) { c.StopStates = 20 }, slow: true, loses: true},
 		"contiguous":      {change: func(c *engine.Config) { c.KV = "basic" }, slow: true},
 		"two devices": {change: func(c *engine.Config) {

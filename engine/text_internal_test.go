@@ -70,7 +70,7 @@ func TestProgramsHaveOneText(t *testing.T) {
 			"qwen35-moe", "granite4"} {
 			for _, layers := range []string{LayersUnrolled, LayersLoop} {
 				t.Run(fmt.Sprint(family, " ", layers, " ", name), func(t *testing.T) {
-					if testing.Short() && (family != "llama32-tied" && layers != LayersLoop) {
+					if testing.Short() && family != "llama32-tied" && (layers != LayersLoop || name == "plain") {
 						t.Skip("part of make test-slow")
 					}
 					var built [2]*texts

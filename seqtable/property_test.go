@@ -25,7 +25,11 @@ func TestRandomOperations(t *testing.T) {
 		// a boundary.
 		t.Run("small", func(t *testing.T) {
 			z := sizes{slots: 6, pagesPerSeq: 4, pageSize: 4, pages: 7, queue: 24, tokens: 9, maxSeqs: 2, clones: 3}
-			m := randomOperations(t, backend, z, 10_000)
+			operations := 10_000
+			if testing.Short() {
+				operations = 4000
+			}
+			m := randomOperations(t, backend, z, operations)
 			// Each was met 25 times or more in every run of 10,000 that was looked at: without any the test does not
 			// reach what it is for.
 			for _, kind := range []error{

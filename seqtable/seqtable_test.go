@@ -76,7 +76,11 @@ func (m *machine) testBoundaries(t *testing.T) {
 // testLeaks runs 1,000 sequences, most of them clones, through 16 slots: after each round every page is free.
 func (m *machine) testLeaks(t *testing.T) {
 	m.clear()
-	for round, done := 0, 0; done < 1000; round++ {
+	sequences := 1000
+	if testing.Short() {
+		sequences = 300
+	}
+	for round, done := 0, 0; done < sequences; round++ {
 		m.openSlots(t, 0, 1, 2, 3)
 		for s := range int32(4) {
 			m.feed(t, s, 0, 1+(round+int(s)*3)%14)

@@ -90,6 +90,11 @@ func TestEncodersKilledAtRandom(t *testing.T) {
 				"--pooling", "last")
 		}},
 	} {
-		t.Run(c.name, func(t *testing.T) { killedAtRandom(t, c.job(), uint64(62+i), rows, kills) })
+		t.Run(c.name, func(t *testing.T) {
+			if c.name != "embed" && c.name != "outputs" {
+				testenv.Slow(t)
+			}
+			killedAtRandom(t, c.job(), uint64(62+i), rows, kills)
+		})
 	}
 }

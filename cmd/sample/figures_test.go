@@ -23,6 +23,7 @@ import (
 	"github.com/quire/quire/data/promptset/folder"
 	"github.com/quire/quire/data/tally"
 	"github.com/quire/quire/data/vfs"
+	"github.com/quire/quire/internal/testenv"
 )
 
 // figuresRows is the rows of jobs whose figures are added up: of seven one is refused by the engine, one has no prompt.
@@ -242,6 +243,9 @@ func TestFiguresAddUp(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name == "workers" {
+				testenv.Slow(t)
+			}
 			j := newFiguresJob(t, "--part-rows", "100")
 			job(t, j)
 			e := j.end(t, nil, 0, nil) // is finished

@@ -23,6 +23,7 @@ import (
 	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/vfs"
 	"github.com/quire/quire/engine"
+	"github.com/quire/quire/internal/testenv"
 )
 
 // trained writes what a trainer would: "trained FROM FOLDER SEED [PART]". FOLDER gets the weights of FROM, changed as
@@ -168,6 +169,7 @@ func runsOf(r weightsRow) (runs []engine.WeightsRun) {
 // policy is finish or restart is that of a job whose model is the version that it names. With continue it begins as
 // that of its first version. A completion that was under way at a kill has the versions that it had then.
 func TestWeightsWatchedAndKilled(t *testing.T) {
+	testenv.Slow(t)
 	const n, tokens = 3, 48
 	dir := t.TempDir()
 	base, err := filepath.Abs(filepath.Join("..", "..", "testdata", "models", "smollm2-like"))
@@ -204,10 +206,8 @@ func TestWeightsWatchedAndKilled(t *testing.T) {
 	run := func(model, output string, more ...string) *exec.Cmd {
 		return command("run", "--output="+output, model, more...)
 	}
-	folders, schedules, most, long := []string{base}, 30, 4, 4*time.Second
-	if testing.Short() {
-		schedules, most, long = 3, 1, 800*time.Millisecond
-	}
+	const schedules, most, long = 30, 4, 4 * time.Second
+	folders := []string{base}
 	// As many rows as keep this machine busy for long: otherwise the job ends before weights come.
 	rows := 100
 	for _, output := range []string{"compiles", "timed"} {
@@ -349,7 +349,7 @@ func TestWeightsWatchedAndKilled(t *testing.T) {
 			t.Fatal(log)
 		}
 	}
-	if !testing.Short() && (swapped == 0 || killed == 0) {
+	if swapped == 0 || killed == 0 {
 		t.Errorf("%d versions were taken and %d processes killed, so that nothing was tested", swapped, killed)
 	}
 }

@@ -186,7 +186,7 @@ func TestFilteringKernelDrawsThePlainFormsTokens(t *testing.T) {
 	for i, size := range []int{200, 9000, 20011} {
 		calls := 5
 		if testing.Short() { // the plain form sorts all logits of a row
-			calls = []int{5, 1, 1}[i]
+			calls = []int{2, 1, 0}[i]
 		}
 		masks := make([][]uint32, 3)
 		for k := range masks {
@@ -196,7 +196,7 @@ func TestFilteringKernelDrawsThePlainFormsTokens(t *testing.T) {
 			}
 		}
 		for _, masks := range [][][]uint32{nil, masks} {
-			if testing.Short() && i > 0 && masks == nil {
+			if testing.Short() && (i > 0 && masks == nil || calls == 0) {
 				continue
 			}
 			kernel := newFilterSampler(t, testenv.XLA(t), masks)

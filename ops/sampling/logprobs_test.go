@@ -60,6 +60,9 @@ func onForms(t *testing.T, test func(t *testing.T, backend compute.Backend)) {
 func TestLogprobs(t *testing.T) {
 	onForms(t, func(t *testing.T, backend compute.Backend) {
 		for _, sizes := range []struct{ vocabulary, width int }{{7, 7}, {203, 5}, {700, 40}, {5001, 256}} {
+			if testing.Short() && sizes.width > 40 {
+				break
+			}
 			score := newScorer(t, backend, sizes.width)
 			rapid.Check(t, func(t *rapid.T) {
 				const n = 3

@@ -186,7 +186,7 @@ func TestRowsLikeTransformers(t *testing.T) {
 			const batch = 500
 			batches := goldenRows / batch
 			if testing.Short() && name != "kernel" {
-				batches /= 4
+				batches /= 10
 			}
 			for first := range batches {
 				rows := make([]goldenRow, batch)
