@@ -106,12 +106,7 @@ func (u *Unit) name(p *pendingRow, old bool) {
 func (u *Unit) fill(ctx context.Context, p *pendingRow) (*pendingRow, error) {
 	for i := range p.names {
 		k := &p.names[i]
-		own, published := u.claim(p, k)
-		for _, part := range published {
-			if err := u.reuse.own.Add(part); err != nil {
-				return nil, err
-			}
-		}
+		own := u.claim(p, k)
 		left := own.missing
 		for _, first := range own.there {
 			if r, ok := u.repeated(first); ok {
@@ -121,6 +116,12 @@ func (u *Unit) fill(ctx context.Context, p *pendingRow) (*pendingRow, error) {
 				}
 			} else { // its row was published meanwhile
 				left = append(left, first.generation)
+			}
+		}
+		// Not before: a part may be published after claim found a completion in the journal.
+		for _, part := range u.takePublished() {
+			if err := u.reuse.own.Add(part); err != nil {
+				return nil, err
 			}
 		}
 		for n, source := range u.reuse.sources {
@@ -155,11 +156,18 @@ type foundFirst struct {
 	bytes      []byte // the completion itself, in a stream
 }
 
-// claim looks for completions of equal rows. It also returns the parts that were published since it was called last.
-func (u *Unit) claim(p *pendingRow, k *reuse.Named) (c claimed, published []int) {
+// takePublished returns the parts that were published since the last call.
+func (u *Unit) takePublished() (parts []int) {
 	u.Out.mu.Lock()
 	defer u.Out.mu.Unlock()
-	published, u.reuse.published = u.reuse.published, nil
+	parts, u.reuse.published = u.reuse.published, nil
+	return parts
+}
+
+// claim looks for completions of equal rows.
+func (u *Unit) claim(p *pendingRow, k *reuse.Named) (c claimed) {
+	u.Out.mu.Lock()
+	defer u.Out.mu.Unlock()
 	var earlier []reuse.First
 	for g := k.First; g < k.First+k.N; g++ {
 		if p.has(g) {
@@ -181,7 +189,7 @@ func (u *Unit) claim(p *pendingRow, k *reuse.Named) (c claimed, published []int)
 		earlier = append(earlier, first.First)
 	}
 	u.Out.repeats.judge.Add(p.row, k, earlier)
-	return c, published
+	return c
 }
 
 // repeated reads a completion of an equal row that is in no published part.
