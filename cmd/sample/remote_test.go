@@ -184,6 +184,11 @@ func TestObjectsInAndOut(t *testing.T) {
 		if code, text := run(url("in"), remote); code != 0 || !strings.Contains(text, "is finished") {
 			t.Error(code, text)
 		}
+		code, text = run(url("in"), remote, "--temperature", "0")
+		if code != 1 || !strings.Contains(text, "The job's state is in "+filepath.Join(dir, "cache", "jobs")) {
+			t.Error(code, text)
+		}
+
 		// The machine is gone, and with it one part that had not been published.
 		if err := storage.Remove(context.Background(), storage.Join(remote, folder+"part-00001."+format)); err != nil {
 			t.Fatal(err)
