@@ -95,7 +95,7 @@ func (g *Generator) OpenUnit(ctx context.Context, saved *resume.Saved, opened fu
 func (u *Unit) requests(ctx context.Context) iter.Seq2[*pendingRow, *engine.Request] {
 	return func(yield func(*pendingRow, *engine.Request) bool) {
 		all := func(p *pendingRow) bool {
-			for _, r := range u.requestsOf(p) {
+			for _, r := range u.requestsOf(ctx, p) {
 				if !yield(p, r) {
 					return false
 				}
@@ -125,9 +125,12 @@ func (u *Unit) requests(ctx context.Context) iter.Seq2[*pendingRow, *engine.Requ
 }
 
 // requestsOf returns what generates what the row lacks now.
-func (u *Unit) requestsOf(p *pendingRow) []*engine.Request {
-	if p.dialogs != nil {
-		return u.turnRequests(p)
+func (u *Unit) requestsOf(ctx context.Context, p *pendingRow) []*engine.Request {
+	switch {
+	case p.dialogs != nil:
+		return u.turnRequests(ctx, p)
+	case p.judged != nil:
+		return requestsOf(p.requests, u.asks(ctx, p))
 	}
 	return u.Out.requests(p)
 }
@@ -319,9 +322,9 @@ func (u *Unit) launch(ctx context.Context, p *pendingRow) (*pendingRow, error) {
 		}
 		if err == nil {
 			u.Out.give(p, requests)
-			// Names know nothing of vectors, versions of weights and what tools do, and what is judged may be left out.
+			// Names know nothing of vectors, versions of weights and what tools do; some audits need none.
 			o := u.Out
-			if !o.results.Encodes() && o.results.Versions == nil && o.judging == nil &&
+			if !o.results.Encodes() && o.results.Versions == nil && u.reuse != nil &&
 				(o.conversing == nil || o.conversing.pure) {
 				u.name(p, p.old)
 			}

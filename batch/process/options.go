@@ -267,8 +267,6 @@ func (p *Process) validateReuse(s *spec.Spec) error {
 	case s.Embeds():
 		return setting.Errorf("`reuse` and `store` may not come with `columns` %s: copied completions may have other "+
 			"vectors", completion.VectorColumn)
-	case s.Accept.Judges():
-		return setting.Errorf("`reuse` and `store` may not come with verdicts: copied completions would not be judged")
 	case calls:
 		return setting.Errorf("`reuse` and `store` come with tools only if all are declared pure, and %s is not: a "+
 			"copied conversation makes no calls, and its answers may be old", impure)
