@@ -34,8 +34,10 @@ type Unit struct {
 
 	Rows    *rowQueue
 	lineage *unitLineage // nil if no row continues another one
-	reuse   *reusing
-	stale   resume.StaleResults // results of parts that are written again
+	// ancestry is what rows continue that are audited, which wait for none.
+	ancestry *ancestry
+	reuse    *reusing
+	stale    resume.StaleResults // results of parts that are written again
 
 	// Owned by the goroutine that starts rows.
 	read        bool          // read to the end
@@ -308,6 +310,9 @@ func (u *Unit) launch(ctx context.Context, p *pendingRow) (*pendingRow, error) {
 	needed := !whole || u.lineage != nil && u.lineage.IsNamed(p.row.Index)
 	if needed || u.lineage == nil && u.Out.notes != nil {
 		from, err := u.lineage.parentOf(ctx, p.row)
+		if u.ancestry != nil {
+			from, err = u.ancestry.parentOf(ctx, p.row)
+		}
 		if err != nil && ctx.Err() != nil { // of this attempt: the row is started, and only the next one can launch it
 			p.done = done
 			u.interrupted = append(u.interrupted, p)
