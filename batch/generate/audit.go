@@ -7,10 +7,10 @@ import (
 	"iter"
 	"math"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"sync"
 
-	"github.com/quire/quire/batch/outcome"
 	"github.com/quire/quire/batch/prepare"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/results"
@@ -28,7 +28,7 @@ type Audited struct {
 	Output  string   `json:"output"`
 	Rows    int64    `json:"rows"`    // of published parts
 	Audited int64    `json:"audited"` // of these, rows that were generated again
-	Without int64    `json:"without"` // chosen rows with errors, or without keys, that were not
+	Without int64    `json:"without"` // chosen rows that were not: with errors, or without keys or parents
 	Differ  []string `json:"differ"`  // ids of audited rows that are not the same
 	// Missing counts the chosen rows that were not audited because a version of their weights is not there any more.
 	Missing map[string]int64 `json:"missing,omitempty"`
@@ -38,29 +38,27 @@ type Audited struct {
 
 // Audit generates random rows of a job's published parts again and compares them with the parts. It changes nothing.
 func Audit(ctx context.Context, p *process.Process, opened *prepare.Opened, rows int64, seed uint64) (*Audited, error) {
-	if storage.IsRemote(opened.Job.Output) {
-		return nil, outcome.Errorf(outcome.Misused, "%s is in an object store: copy it here to audit it",
-			storage.Redact(opened.Job.Output))
-	}
-	if graph, err := opened.Lineage(ctx); graph != nil || err != nil {
-		if err == nil {
-			err = outcome.Errorf(outcome.Misused, "rows have a parent, and an audit generates single rows: such jobs "+
-				"can't be audited")
-		}
-		return nil, err
-	}
 	if err := checkVersions(opened.Job, opened.Reader.Schema()); err != nil {
 		return nil, err
 	}
 	reads := *p
-	reads.FS = vfs.ReadOnly(p.FS)
+	if storage.IsRemote(opened.Job.Output) { // what the job's own machine keeps of it is not needed, and stays as it is
+		work, err := os.MkdirTemp("", "quire-audit-")
+		if err != nil {
+			return nil, fmt.Errorf("cannot make a folder for the audit: %w", err)
+		}
+		defer os.RemoveAll(work)
+		reads.WorkDir = work
+	} else {
+		reads.FS = vfs.ReadOnly(p.FS)
+	}
 	saved, err := resume.Open(ctx, &reads, opened)
 	if err != nil {
 		return nil, err
 	}
 	defer saved.Close()
 	if saved.State.Job() == nil {
-		return nil, fmt.Errorf("%s holds no job", opened.Job.Output)
+		return nil, fmt.Errorf("%s holds no job", storage.Redact(opened.Job.Output))
 	}
 	g := NewGenerator(&reads, saved.Job, opened)
 	g.equals.Messages = io.Discard
@@ -77,9 +75,12 @@ func Audit(ctx context.Context, p *process.Process, opened *prepare.Opened, rows
 		return nil, err
 	}
 	a := &auditor{excluded: saved.Job.ExcludedColumns(), want: map[int64][]completion.Result{},
-		Audited: Audited{Output: opened.Job.Output, Differ: []string{}}}
+		Audited: Audited{Output: storage.Redact(opened.Job.Output), Differ: []string{}}}
 	u, err := auditUnit(ctx, g, a)
 	if err != nil {
+		return nil, err
+	}
+	if u.ancestry, err = openAncestry(ctx, g, saved); err != nil {
 		return nil, err
 	}
 	chosen := a.choose(saved, rows, seed)
@@ -93,7 +94,7 @@ func Audit(ctx context.Context, p *process.Process, opened *prepare.Opened, rows
 	case g.Job.Encodes():
 		a.columns, a.answers = u.Out.results.Columns, g.Job.Format == promptset.FormatOpenAI
 		err = a.readEncoded(ctx, saved, chosen)
-	case g.Job.Accept.Judges() || g.Job.Tools.Used():
+	case g.Job.Accept.Judges() || g.Job.Tools.Used() || u.ancestry != nil:
 		err = a.readRecord(ctx, g, u, saved, chosen)
 	default:
 		err = a.readWanted(ctx, u, saved, chosen)

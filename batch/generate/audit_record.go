@@ -46,14 +46,18 @@ func (r *record) add(row *promptset.Row, result *completion.Result) error {
 	return conversation.AddAnswers(r.answers, row, result)
 }
 
-// readRecord reads what the output has of rows whose completions call tools or are judged, and what commands answered.
-// Rows with errors are not audited.
+// readRecord reads what the output has of rows whose completions call tools or are judged, and what commands answered,
+// and of rows of which some continue others. Rows with errors, or whose parents can't be read, are not audited.
 func (a *auditor) readRecord(ctx context.Context, g *Generator, u *Unit, saved *resume.Saved, chosen []int64) error {
 	part := resume.PublishedResults{Saved: saved, Reader: g.Opened.Reader.Beside(), Parameters: u.builder.Parameters,
 		Whole: true, Wanted: func(row int64) bool { return slices.Contains(chosen, row) }}
 	for row := range rowsAt(ctx, g.Opened.Reader, chosen) {
 		results, err := part.RowResults(ctx, row.Index)
 		if err == nil && slices.ContainsFunc(results, func(r completion.Result) bool { return r.Err != "" }) {
+			a.Without++
+			continue
+		}
+		if _, lacks := u.ancestry.parentOf(ctx, row); lacks != nil {
 			a.Without++
 			continue
 		}

@@ -54,7 +54,11 @@ func (a *auditor) auditVersions(ctx context.Context, g *Generator, u *Unit, save
 			continue
 		}
 		p := &pendingRow{row: row, results: results}
-		if p.requests, err = u.builder.Requests(row, nil); err != nil || results[0].Err != "" {
+		from, err := u.ancestry.parentOf(ctx, row)
+		if err == nil {
+			p.requests, err = u.builder.Requests(row, from)
+		}
+		if err != nil || results[0].Err != "" {
 			a.Without++
 			continue
 		}

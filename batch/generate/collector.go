@@ -431,9 +431,6 @@ func (c *collector) requests(p *pendingRow) []*engine.Request {
 	if p.ended {
 		return nil
 	}
-	if p.judged != nil {
-		return requestsOf(p.requests, c.waves.ask(p.judged))
-	}
 	have := make([]int, len(p.results), len(p.results)+len(p.follows))
 	for i, r := range p.results {
 		have[i] = r.Generation

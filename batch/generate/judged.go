@@ -1,6 +1,8 @@
 package generate
 
 import (
+	"cmp"
+
 	"github.com/quire/quire/batch/ask"
 	"github.com/quire/quire/batch/reuse"
 	"github.com/quire/quire/batch/verdict"
@@ -22,7 +24,7 @@ func (c *collector) judgeRow(p *pendingRow, first, most int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p.judged = &judgedRow{rule: verdict.NewRule(c.judging.settings, most), first: first, most: most,
-		drawn: map[int]bool{}, asked: map[int]bool{}, waiting: map[int]bool{}}
+		origins: map[int]uint8{}, asked: map[int]bool{}, waiting: map[int]bool{}}
 	p.judged.least = p.judged.rule.Least(nil)
 	c.waves.begin(p)
 }
@@ -44,13 +46,13 @@ func (j rowJudging) restore(results []completion.Result) error {
 	defer j.c.mu.Unlock()
 	for i := range results {
 		if !lacksVerdict(&results[i]) {
-			j.insert(&results[i], false)
+			j.insert(&results[i], reuse.Kept)
 		}
 	}
 	if j.rule.Decided(j.prefix()) == 0 {
 		for i := range results {
 			if lacksVerdict(&results[i]) {
-				j.submit(&results[i], false)
+				j.submit(&results[i], reuse.Kept)
 			}
 		}
 	}
@@ -79,7 +81,7 @@ func (j rowJudging) add(r *completion.Result, done *engine.Completion) error {
 		return err
 	case whole: // each completion of the prompt has the error
 		for range n {
-			j.insert(r, true)
+			j.insert(r, reuse.Generated)
 			r.Generation++
 		}
 		return j.advance()
@@ -95,10 +97,10 @@ func (j rowJudging) addWhole(r *completion.Result) error {
 		}
 	}
 	if r.Err == "" {
-		j.submit(r, true)
+		j.submit(r, reuse.Generated)
 		return nil
 	}
-	j.insert(r, true)
+	j.insert(r, reuse.Generated)
 	return j.advance()
 }
 
@@ -112,17 +114,31 @@ func (c *collector) asks(p *pendingRow) []int {
 	return c.waves.ask(p.judged)
 }
 
+// judgeCopy has a completion judged that was generated for another output.
+func (c *collector) judgeCopy(p *pendingRow, r *completion.Result, extras reuse.Extras, source uint8) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !p.ended || p.dialogs == nil { // else nothing counts any more what it asked for
+		c.waves.given(p.judged, r.Generation, 1)
+	}
+	if !p.ended {
+		c.results.Dress(r, p.row, p.requestOf(r.Generation), extras)
+		p.source = source
+		c.judgingOf(p).submit(r, reuse.Copied)
+	}
+}
+
 // submit has a completion judged by other goroutines. The caller holds the collector's lock.
-func (j rowJudging) submit(r *completion.Result, drawn bool) {
+func (j rowJudging) submit(r *completion.Result, origin uint8) {
 	j.waiting[r.Generation] = true
 	result, judging := *r, j.c.judging
 	judging.judge.Submit(&verdict.Completion{Row: j.p.row, Generation: r.Generation, Text: r.Text,
 		Messages: r.Messages},
-		func(v verdict.Verdict, err error) { judging.told(j.tell(&result, drawn, v, err)) })
+		func(v verdict.Verdict, err error) { judging.told(j.tell(&result, origin, v, err)) })
 }
 
 // tell takes the verdict on a completion. The error is the writer's or the journal's.
-func (j rowJudging) tell(r *completion.Result, drawn bool, v verdict.Verdict, failure error) error {
+func (j rowJudging) tell(r *completion.Result, origin uint8, v verdict.Verdict, failure error) error {
 	c, p := j.c, j.p
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,7 +162,7 @@ func (j rowJudging) tell(r *completion.Result, drawn bool, v verdict.Verdict, fa
 	if _, err := c.append(p, r); err != nil {
 		return err
 	}
-	j.insert(r, drawn)
+	j.insert(r, origin)
 	return j.advance()
 }
 
@@ -170,11 +186,7 @@ func (j rowJudging) advance() error {
 	c.waves.vain += len(j.known) - decided + len(j.asked) + len(j.waiting)
 	p.left = decided
 	for i := range results {
-		origin := uint8(reuse.Kept)
-		if j.drawn[results[i].Generation] {
-			origin = reuse.Generated
-		}
-		c.count(p, &results[i], origin)
+		c.count(p, &results[i], cmp.Or(j.origins[results[i].Generation], reuse.Kept))
 	}
 	return c.finish(p)
 }

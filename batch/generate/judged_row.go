@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/quire/quire/batch/reuse"
 	"github.com/quire/quire/batch/verdict"
 	"github.com/quire/quire/data/promptset/completion"
 )
@@ -13,7 +14,7 @@ type judgedRow struct {
 	rule        verdict.Rule
 	first, most int                 // generations first to first+most-1
 	known       []completion.Result // judged, or failed; in order of generation
-	drawn       map[int]bool        // generations that this process generated
+	origins     map[int]uint8       // of generations that this process generated or copied: see package reuse
 	asked       map[int]bool        // generations that the engine was asked for and has not given
 	waiting     map[int]bool        // generations that wait for a verdict
 	kept        int                 // of known, those that the row has for sure
@@ -36,20 +37,20 @@ func (j *judgedRow) decidedBy(done []completion.Result) bool {
 	}
 	row := judgedRow{first: j.first}
 	for i := range done {
-		row.insert(&done[i], false)
+		row.insert(&done[i], reuse.Kept)
 	}
 	return j.rule.Decided(row.prefix()) > 0
 }
 
-// insert adds a completion that is judged, or has an error.
-func (j *judgedRow) insert(r *completion.Result, drawn bool) {
+// insert adds a completion that is judged, or has an error, with how it came to be.
+func (j *judgedRow) insert(r *completion.Result, origin uint8) {
 	i, there := slices.BinarySearchFunc(j.known, r.Generation,
 		func(k completion.Result, generation int) int { return cmp.Compare(k.Generation, generation) })
 	if !there {
 		j.known = slices.Insert(j.known, i, *r)
 	}
-	if drawn {
-		j.drawn[r.Generation] = true
+	if origin != reuse.Kept {
+		j.origins[r.Generation] = origin
 	}
 }
 

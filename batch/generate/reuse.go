@@ -85,6 +85,14 @@ func (r *reusing) close() {
 	}
 }
 
+// others are the places other than the job's own output, by their numbers.
+func (r *reusing) others() []reuse.Source {
+	if r.own == nil {
+		return r.sources
+	}
+	return r.sources[1:]
+}
+
 // name names the completions of a row, unless some come from an earlier version of their part and may be of another
 // model.
 func (u *Unit) name(p *pendingRow, old bool) {
@@ -104,6 +112,9 @@ func (u *Unit) name(p *pendingRow, old bool) {
 // fill gives a row the completions that exist: of equal rows, and of other outputs. Those of equal rows that are under
 // way come with these. It returns the row if some are to be generated.
 func (u *Unit) fill(ctx context.Context, p *pendingRow) (*pendingRow, error) {
+	if p.judged != nil { // it may need less than all, and looks for what it asks for
+		return u.Out.toGenerate(p), nil
+	}
 	for i := range p.names {
 		k := &p.names[i]
 		own := u.claim(p, k)
@@ -141,6 +152,23 @@ func (u *Unit) fill(ctx context.Context, p *pendingRow) (*pendingRow, error) {
 		}
 	}
 	return u.Out.toGenerate(p), nil
+}
+
+// asks takes the generations that a row asks for next. Those that other places have are judged; the others, which it
+// returns, are to be generated.
+func (u *Unit) asks(ctx context.Context, p *pendingRow) []int {
+	left := u.Out.asks(p)
+	for i := range p.names {
+		k := &p.names[i]
+		for n, source := range u.reuse.others() {
+			wanted := slices.DeleteFunc(slices.Clone(left), func(g int) bool { return !k.Has(g) })
+			for _, r := range source.Find(ctx, k.Keys, wanted) {
+				u.Out.judgeCopy(p, &r, k.Extras, uint8(n))
+				left = slices.DeleteFunc(left, func(g int) bool { return g == r.Generation })
+			}
+		}
+	}
+	return left
 }
 
 // claimed is what equal rows have of a request.

@@ -114,10 +114,10 @@ func (u *Unit) openDialogs(p *pendingRow, generations []int) error {
 }
 
 // turnRequests returns the requests of the turns that a row wants.
-func (u *Unit) turnRequests(p *pendingRow) (all []*engine.Request) {
+func (u *Unit) turnRequests(ctx context.Context, p *pendingRow) (all []*engine.Request) {
 	c := u.Out
 	if p.judged != nil {
-		if err := u.openDialogs(p, c.asks(p)); err != nil {
+		if err := u.openDialogs(p, u.asks(ctx, p)); err != nil {
 			c.end(err)
 			return nil
 		}

@@ -34,8 +34,10 @@ type Unit struct {
 
 	Rows    *rowQueue
 	lineage *unitLineage // nil if no row continues another one
-	reuse   *reusing
-	stale   resume.StaleResults // results of parts that are written again
+	// ancestry is what rows continue that are audited, which wait for none.
+	ancestry *ancestry
+	reuse    *reusing
+	stale    resume.StaleResults // results of parts that are written again
 
 	// Owned by the goroutine that starts rows.
 	read        bool          // read to the end
@@ -95,7 +97,7 @@ func (g *Generator) OpenUnit(ctx context.Context, saved *resume.Saved, opened fu
 func (u *Unit) requests(ctx context.Context) iter.Seq2[*pendingRow, *engine.Request] {
 	return func(yield func(*pendingRow, *engine.Request) bool) {
 		all := func(p *pendingRow) bool {
-			for _, r := range u.requestsOf(p) {
+			for _, r := range u.requestsOf(ctx, p) {
 				if !yield(p, r) {
 					return false
 				}
@@ -125,9 +127,12 @@ func (u *Unit) requests(ctx context.Context) iter.Seq2[*pendingRow, *engine.Requ
 }
 
 // requestsOf returns what generates what the row lacks now.
-func (u *Unit) requestsOf(p *pendingRow) []*engine.Request {
-	if p.dialogs != nil {
-		return u.turnRequests(p)
+func (u *Unit) requestsOf(ctx context.Context, p *pendingRow) []*engine.Request {
+	switch {
+	case p.dialogs != nil:
+		return u.turnRequests(ctx, p)
+	case p.judged != nil:
+		return requestsOf(p.requests, u.asks(ctx, p))
 	}
 	return u.Out.requests(p)
 }
@@ -305,6 +310,9 @@ func (u *Unit) launch(ctx context.Context, p *pendingRow) (*pendingRow, error) {
 	needed := !whole || u.lineage != nil && u.lineage.IsNamed(p.row.Index)
 	if needed || u.lineage == nil && u.Out.notes != nil {
 		from, err := u.lineage.parentOf(ctx, p.row)
+		if u.ancestry != nil {
+			from, err = u.ancestry.parentOf(ctx, p.row)
+		}
 		if err != nil && ctx.Err() != nil { // of this attempt: the row is started, and only the next one can launch it
 			p.done = done
 			u.interrupted = append(u.interrupted, p)
@@ -319,9 +327,9 @@ func (u *Unit) launch(ctx context.Context, p *pendingRow) (*pendingRow, error) {
 		}
 		if err == nil {
 			u.Out.give(p, requests)
-			// Names know nothing of vectors, versions of weights and what tools do, and what is judged may be left out.
+			// Names know nothing of vectors, versions of weights and what tools do; some audits need none.
 			o := u.Out
-			if !o.results.Encodes() && o.results.Versions == nil && o.judging == nil &&
+			if !o.results.Encodes() && o.results.Versions == nil && u.reuse != nil &&
 				(o.conversing == nil || o.conversing.pure) {
 				u.name(p, p.old)
 			}

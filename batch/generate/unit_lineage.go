@@ -73,9 +73,20 @@ func (q *rowQueue) started(row *promptset.Row, early bool) {
 // unitLineage is the lineage of a unit's rows, with what is read out of order for it.
 type unitLineage struct {
 	*lineage.Stage[*pendingRow]
+	publishedParents
+}
+
+// publishedParents makes what rows need of those that they continue, from the published parts.
+type publishedParents struct {
 	rows    *rowReader
-	results *resume.PublishedResults // results of published parts
+	results *resume.PublishedResults
 	builder *ask.Builder
+}
+
+func newPublishedParents(opened *prepare.Opened, saved *resume.Saved, b *ask.Builder,
+	g *lineage.Graph) publishedParents {
+	return publishedParents{newRowReader(opened.Reader, opened.Parts.Rows), &resume.PublishedResults{Saved: saved,
+		Reader: opened.Reader.Beside(), Parameters: b.Parameters, Wanted: g.IsNamed}, b}
 }
 
 // openLineage opens what rows need that continue others; nil if none does.
@@ -92,9 +103,7 @@ func openLineage(ctx context.Context, opened *prepare.Opened, saved *resume.Save
 	s, err := lineage.Open[*pendingRow](saved.FS, saved.State.Dir(), saved.State.Key(), saved.Process.Timing.Journal, g,
 		func(row int64) bool { return missing[saved.Parts.Of(row)] }, saved.Process.Messages)
 	saved.Parents = s
-	return &unitLineage{Stage: s, rows: newRowReader(opened.Reader, opened.Parts.Rows), builder: b,
-		results: &resume.PublishedResults{Saved: saved, Reader: opened.Reader.Beside(), Parameters: b.Parameters,
-			Wanted: g.IsNamed}}, err
+	return &unitLineage{s, newPublishedParents(opened, saved, b, g)}, err
 }
 
 // parentOf returns what a row continues; nil is nothing.
@@ -112,7 +121,7 @@ func (l *unitLineage) parentOf(ctx context.Context, row *promptset.Row) (*lineag
 }
 
 // published returns what its published part knows about a row and about the row that it continues.
-func (l *unitLineage) published(ctx context.Context, row int64, from *lineage.Parent) (*lineage.Parent, error) {
+func (l *publishedParents) published(ctx context.Context, row int64, from *lineage.Parent) (*lineage.Parent, error) {
 	results, err := l.results.RowResults(ctx, row)
 	if err != nil {
 		return nil, err

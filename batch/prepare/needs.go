@@ -39,8 +39,10 @@ func CheckNeeds(ctx context.Context, p *process.Process, j *spec.Job) error {
 	if existing, err := jobstate.ReadOutput(ctx, j.Output); err != nil || existing != nil && !p.New {
 		return nil // a fault of the output is reported when it is opened
 	}
+	if err := p.Models.Lacks(j.Engine.Backend); err != nil || p.Hosts.Follows() { // process 0 does the rest
+		return err
+	}
 	return spec.FirstError(
-		func() error { return p.Models.Lacks(j.Engine.Backend) },
 		func() error { return CheckCommands(j) },
 		func() error { return reuse.CheckPlaces(ctx, p.Reuse) })
 }

@@ -204,9 +204,6 @@ func (p *Process) validate(s *spec.Spec) error {
 		return spec.Invalid("call-timeout", "is %s, but must be 0 (no limit) or more", p.CallTimeout)
 	case p.MaxRestarts < 0:
 		return spec.Invalid("max-restarts", "is %d, but must be 0 or more", p.MaxRestarts)
-	case s.Tools.Used() && p.Several():
-		return setting.Errorf("`tools-from` and `tool-command` may not come with `num-processes`: give `dp` or " +
-			"`shard` for more devices")
 	case s.Accept.Score != "" && p.Several():
 		return setting.Errorf("`accept-score` may not come with `num-processes`: give `dp` or `shard` for more devices")
 	case s.Watch != "" && p.Several():
@@ -267,16 +264,12 @@ func (p *Process) validateReuse(s *spec.Spec) error {
 	case s.Embeds():
 		return setting.Errorf("`reuse` and `store` may not come with `columns` %s: copied completions may have other "+
 			"vectors", completion.VectorColumn)
-	case s.Accept.Judges():
-		return setting.Errorf("`reuse` and `store` may not come with verdicts: copied completions would not be judged")
 	case calls:
 		return setting.Errorf("`reuse` and `store` come with tools only if all are declared pure, and %s is not: a "+
 			"copied conversation makes no calls, and its answers may be old", impure)
 	case s.Watch != "":
 		return setting.Errorf("`reuse` and `store` may not come with `watch`: completions of other weights are not " +
-			"copied")
-	case p.Several():
-		return setting.Errorf("`reuse` and `store` may not come with `num-processes`")
+			"copied; leave them out")
 	}
 	return nil
 }

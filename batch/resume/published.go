@@ -46,7 +46,7 @@ func (p *PublishedResults) load(ctx context.Context, part int) (map[int64][]prom
 	from, to := p.Saved.Parts.Range(part)
 	done, err, more := next()
 	for row := range p.Reader.Range(ctx, from, to) {
-		n := p.Parameters(row).N
+		n := p.Parameters(row).N * (1 + len(row.More))
 		var results []promptset.Result
 		for more && err == nil && len(results) < max(n, 1) && row.IsCalled(done.ID) {
 			if before := len(results) - 1; before >= 0 && done.Generation != results[before].Generation+1 {

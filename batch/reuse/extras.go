@@ -58,7 +58,8 @@ func (e Extras) Lacks(want Extras) string {
 	return ""
 }
 
-// Strip takes off a completion what is not wanted, so that it is what would be generated.
+// Strip takes off a completion what is not wanted, and what the verifiers of its job decided, so that it is what would
+// be generated.
 func (e Extras) Strip(r *completion.Result) {
 	if e.Top == 0 {
 		r.TopIDs, r.TopLogprobs = nil, nil
@@ -73,4 +74,5 @@ func (e Extras) Strip(r *completion.Result) {
 		r.PromptTopIDs, r.PromptTopLogprobs = nil, nil
 	}
 	r.KeepReported(e.Columns)
+	r.Judgment, r.Verdict = completion.Unjudged, ""
 }

@@ -193,7 +193,8 @@ func (p keysPlace) list() (parts []int, err error) {
 	if storage.IsRemote(p.output) {
 		files, listErr := storage.List(p.ctx, storage.Join(p.output, keysFolder))
 		for _, f := range files {
-			names = append(names, f.Name[strings.LastIndexByte(f.Name, '/')+1:])
+			name := storage.Path(f.Name) // without parameters, which may have slashes
+			names = append(names, name[strings.LastIndexByte(name, '/')+1:])
 		}
 		err = listErr
 	} else {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/promptset/folder"
+	"github.com/quire/quire/data/storage"
 	"github.com/quire/quire/data/vfs"
 )
 
@@ -59,9 +60,14 @@ func NewNotes(ctx context.Context, w Writing) *Notes {
 			excluded = append(excluded, c)
 		}
 	}
+	var sources []string
+	for _, place := range w.Sources {
+		sources = append(sources, storage.Redact(place))
+	}
 	return &Notes{place: keysPlace{context.WithoutCancel(ctx), w.FS, w.Output}, parts: w.Parts,
-		header: header{Format: w.Format, Basis: w.Basis, Excluded: excluded, Sources: w.Sources, Store: w.Store},
-		named:  map[int64][]Named{}, notes: map[int]*partNotes{}}
+		header: header{Format: w.Format, Basis: w.Basis, Excluded: excluded, Sources: sources,
+			Store: storage.Redact(w.Store)},
+		named: map[int64][]Named{}, notes: map[int]*partNotes{}}
 }
 
 // Name notes the names of a row's completions, before they exist.

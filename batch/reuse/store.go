@@ -245,9 +245,12 @@ func (w *StoreWriter) Add(named *Named, results []completion.Result) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	own := completionsOf(named, results)
+	own := slices.Clone(completionsOf(named, results))
 	if own == nil {
 		return nil
+	}
+	for i := range own {
+		named.Extras.Strip(&own[i])
 	}
 	w.add(entry{key: named.Key, id: named.ID, prompt: named.Prompt, parameters: named.Parameters,
 		extras: w.header.number(named.Extras)}, own)

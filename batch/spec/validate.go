@@ -120,7 +120,7 @@ func (s *Spec) checkTools() error {
 		return Invalid("tool-call-parser", "is none, and completions are to call tools: leave it out")
 	case s.Watch != "":
 		return Invalid("watch", "may not come with `tools-from` and `tool-command`: the turns of a completion are of "+
-			"one version of the weights")
+			"one version of the weights; run a job for each checkpoint, as its `model`")
 	}
 	registry, err := tools.ParseRegistry(s.Tools.Registry)
 	if err == nil && s.Sampling.Tools == "" {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -199,6 +200,35 @@ func TestObjectsInAndOut(t *testing.T) {
 		}
 		if err := same(outputOf(t, remote), want); err != nil {
 			t.Error("gone on elsewhere:", format, err)
+		}
+		// An audit reads it there, and changes nothing.
+		audit := func(want int, of string) {
+			before, _ := storage.List(t.Context(), remote)
+			code, text := sampleFake("audit", remote, "-m", model, "-i", url("in"), "-q")
+			if code != want || !strings.Contains(text, of) || strings.Contains(text, "endpoint=") {
+				t.Error(code, text)
+			}
+			if after, err := storage.List(t.Context(), remote); err != nil || !slices.Equal(before, after) {
+				t.Errorf("the audit changed %v to %v: %v", before, after, err)
+			}
+		}
+		audit(0, " (100 %), 0 differ")
+		code, text = run(filepath.Join(dir, "in"), filepath.Join(dir, "copied-"+format), "--reuse", remote)
+		if code != 0 || !strings.Contains(text, "copied       120 completions of other outputs") {
+			t.Error(code, text)
+		}
+		if format == "jsonl" {
+			part := storage.Join(remote, "part-00001.jsonl")
+			for _, text := range []string{strings.Replace(want["part-00001.jsonl"], "seed", "sead", 1),
+				want["part-00001.jsonl"]} {
+				if err := storage.Remove(t.Context(), part); err != nil {
+					t.Fatal(err)
+				}
+				put(t, part, text)
+				if text != want["part-00001.jsonl"] {
+					audit(cli.ExitDamaged, " (100 %), 1 differ")
+				}
+			}
 		}
 		// Another job does not come between, neither from here nor from elsewhere.
 		for _, work := range []string{filepath.Join(dir, "third-"+format), filepath.Join(dir, "other-"+format)} {

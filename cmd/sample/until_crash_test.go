@@ -129,9 +129,9 @@ func TestFaultsOfVerdicts(t *testing.T) {
 	})
 }
 
-// Jobs whose completions a command judges are killed at random moments, each until it is through: their files are
-// those of runs that nothing disturbed, and of the whole job when it is cut there, and no verdict is asked for twice
-// that came before a kill.
+// Jobs whose completions a command judges, some of them copied, are killed at random moments, each until it is through:
+// their files are those of runs that nothing disturbed, and of the whole job when it is cut there, and no verdict is
+// asked for twice that came before a kill.
 func TestVerdictsKilledAtRandom(t *testing.T) {
 	kills := 50
 	if testing.Short() {
@@ -163,6 +163,15 @@ done`
 			"--part-rows", strconv.Itoa(10 + random.IntN(100)), "--max-tokens", "20", "-n", "9",
 			"--accept-command", "ASKED=" + asked + " exec sh verify.sh", "--accept-processes", strconv.Itoa(processes)}
 		all := j.args
+		if jobs%2 == 0 { // some completions are those of an output that nobody judged
+			earlier := j.command(t, "earlier", 0)
+			earlier.Args = []string{earlier.Args[0], "run", "-m", "m.fake", "-i", "in.jsonl", "--progress", "none",
+				"--max-tokens", "20", "-n", "3", "--limit", strconv.Itoa(rows / 2), "-o", "earlier"}
+			if out, err := earlier.CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			j.more = []string{"--reuse", "earlier"}
+		}
 		j.args = append(slices.Clone(all), "--until", "2")
 		mine := 0
 		for kills > 0 && mine < 25 {
@@ -198,7 +207,7 @@ done`
 		t.Logf("%d questions, %d of them again over %d kills", len(times)+again, again, mine)
 		j.same(t)
 		j.undamaged(t)
-		j.args = all
+		j.args, j.more = all, nil
 		if out, err := j.command(t, "all", 0).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}

@@ -90,7 +90,7 @@ sample audit out -m smollm2 --prompt-as user -i prompts.jsonl --temperature 0.8 
 				fmt.Fprintf(env.Stdout, "audited      %s (%.3g %%), %d differ\n", humanize.Comma(a.Audited),
 					100*float64(a.Audited)/float64(max(1, a.Rows)), len(a.Differ))
 				if a.Without > 0 {
-					fmt.Fprintf(env.Stdout, "not audited  %s with errors, or of parts without keys\n",
+					fmt.Fprintf(env.Stdout, "not audited  %s with errors, or whose keys or parents are not there\n",
 						plural.Count(a.Without, "row"))
 				}
 				for _, what := range a.MissingVersions() {
