@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/quire/quire/batch/resume"
 	"github.com/quire/quire/batch/reuse"
@@ -130,10 +131,8 @@ func (u *Unit) fill(ctx context.Context, p *pendingRow) (*pendingRow, error) {
 			}
 		}
 		// Not before: a part may be published after claim found a completion in the journal.
-		for _, part := range u.takePublished() {
-			if err := u.reuse.own.Add(part); err != nil {
-				return nil, err
-			}
+		if err := u.reuse.addPublished(&u.Out.mu); err != nil {
+			return nil, err
 		}
 		for n, source := range u.reuse.sources {
 			origin, number := uint8(reuse.Copied), n-1
@@ -184,12 +183,18 @@ type foundFirst struct {
 	bytes      []byte // the completion itself, in a stream
 }
 
-// takePublished returns the parts that were published since the last call.
-func (u *Unit) takePublished() (parts []int) {
-	u.Out.mu.Lock()
-	defer u.Out.mu.Unlock()
-	parts, u.reuse.published = u.reuse.published, nil
-	return parts
+// addPublished adds the parts to own that were published since the last call. mu is the collector's lock.
+func (r *reusing) addPublished(mu sync.Locker) error {
+	mu.Lock()
+	parts := r.published
+	r.published = nil
+	mu.Unlock()
+	for _, part := range parts {
+		if err := r.own.Add(part); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // claim looks for completions of equal rows.
