@@ -143,10 +143,10 @@ func readConfig(folder string) ([]byte, error) {
 func (a *Adapter) Close() error { return a.file.Close() }
 
 // Adapts reports whether the adapter changes a tensor of the base.
-func (a *Adapter) Adapts(tensor string) bool {
-	_, ok := a.matrices[tensor]
-	return ok
-}
+func (a *Adapter) Adapts(tensor string) bool { return a.RankOf(tensor) > 0 }
+
+// RankOf is the rank of what the adapter adds to a tensor of the base; 0 if it adds nothing.
+func (a *Adapter) RankOf(tensor string) int { return a.matrices[tensor].rank }
 
 // Tensors lists the tensors of the base that the adapter changes, sorted.
 func (a *Adapter) Tensors() []string {
@@ -164,94 +164,20 @@ func (a *Adapter) Read(tensor string) (low Low, ok bool, err error) {
 	if !ok {
 		return Low{}, false, nil
 	}
-	low = Low{Rank: m.rank, Scale: m.scale}
-	err = mapped.Guard(func() error {
-		low.A, low.B = m.down(), m.up()
+	low = Low{Rank: m.rank, Scale: m.scale, A: make([]float32, m.rank*m.in), B: make([]float32, m.out*m.rank)}
+	err = a.guard(func() {
+		write(Grid[float32]{low.A, m.in, 1}, m.down(), 1)
+		write(Grid[float32]{low.B, 1, m.rank}, m.up(), 1)
 		if m.magnitude != nil {
-			low.Magnitude = m.ofRows(m.magnitude, 1)
+			low.Magnitude = make([]float32, m.out)
+			write(Grid[float32]{low.Magnitude, 1, 1}, half{m.magnitude, m.out, 1, true, m.place}, 1)
 		}
-		return nil
 	})
-	if err != nil {
-		return Low{}, false, fmt.Errorf("adapter %s: %w", a.Place, err)
-	}
-	return low, true, nil
-}
-
-// ReadDown is Read of A alone, and ReadUp of B.
-func (a *Adapter) ReadDown(tensor string) (Low, bool, error) {
-	return a.half(tensor, func(m matrix, low *Low) { low.A = m.down() })
-}
-
-func (a *Adapter) ReadUp(tensor string) (Low, bool, error) {
-	return a.half(tensor, func(m matrix, low *Low) { low.B = m.up() })
-}
-
-func (a *Adapter) half(tensor string, read func(m matrix, low *Low)) (low Low, ok bool, err error) {
-	m, ok := a.matrices[tensor]
-	if !ok {
-		return Low{}, false, nil
-	}
-	low = Low{Rank: m.rank, Scale: m.scale}
-	if err := mapped.Guard(func() error { read(m, &low); return nil }); err != nil {
-		return Low{}, false, fmt.Errorf("adapter %s: %w", a.Place, err)
-	}
-	return low, true, nil
-}
-
-// down is [Low].A.
-func (m matrix) down() []float32 {
-	if m.embeds {
-		return transposed(numbers(m.b, m.rank*m.in), m.in, m.rank)
-	}
-	return numbers(m.a, m.rank*m.in)
-}
-
-// up is [Low].B.
-func (m matrix) up() []float32 {
-	if m.embeds {
-		return transposed(numbers(m.a, m.rank*m.out), m.rank, m.out)
-	}
-	return m.ofRows(m.b, m.rank)
-}
-
-// ofRows are the numbers of a tensor, of which each row has width, for the rows of the base's tensor.
-func (m matrix) ofRows(t *safetensors.Tensor, width int) []float32 {
-	if m.place == nil {
-		return numbers(t, m.out*width)
-	}
-	all, list := numbers(t, t.Dims[0]*width), make([]float32, m.out*width)
-	for row := range m.out {
-		copy(list[row*width:(row+1)*width], all[m.place(row)*width:])
-	}
-	return list
-}
-
-// transposed is a matrix [rows, columns] turned around.
-func transposed(x []float32, rows, columns int) []float32 {
-	out := make([]float32, len(x))
-	for i := range rows {
-		for k := range columns {
-			out[k*rows+i] = x[i*columns+k]
-		}
-	}
-	return out
+	return low, err == nil, err
 }
 
 // encodings are the dtypes of tensors.
 var encodings = map[string]gguf.Type{"F32": gguf.F32, "F16": gguf.F16, "BF16": gguf.BF16}
-
-// numbers are the first n elements of a tensor, which has one of the encodings.
-func numbers(t *safetensors.Tensor, n int) []float32 {
-	typ := encodings[t.DType]
-	_, size := typ.Block()
-	out := make([]float32, n)
-	// The error is impossible: find checked the sizes.
-	if err := gguf.Dequantize(typ, out, t.Data[:n*size]); err != nil {
-		panic(err)
-	}
-	return out
-}
 
 // target is a tensor of the base that a module of the adapter changes.
 type target struct {

@@ -10,9 +10,10 @@ static int64_t source(int64_t c, int64_t out, int gate_up) {
 	return c % (2 * Q_TURN) < Q_TURN ? i : half + i;
 }
 
-// A panel is packed by blocks of inputs that stay in the cache while its columns are written.
-#define PACK(name, type) \
-	static void name(type *to, const type *const rows[], int64_t in, int64_t panel, int64_t group) { \
+// A panel is packed by blocks of inputs that stay in the cache while its columns are written. The group is a constant,
+// by which no number is divided.
+#define PACK_BY(name, type, group) \
+	static void name##_by##group(type *to, const type *const rows[], int64_t in, int64_t panel) { \
 		enum { BLOCK = 64 }; \
 		for (int64_t begin = 0; begin < in; begin += BLOCK) { \
 			int64_t end = begin + BLOCK < in ? begin + BLOCK : in; \
@@ -20,12 +21,19 @@ static int64_t source(int64_t c, int64_t out, int gate_up) {
 				const type *from = rows[c]; \
 				if (!from) continue; \
 				type *column = to + c * group; \
-				if (group == 1) \
-					for (int64_t i = begin; i < end; i++) column[i * panel] = from[i]; \
-				else \
-					for (int64_t i = begin; i < end; i++) column[i / group * panel * group + i % group] = from[i]; \
+				for (int64_t i = begin; i < end; i += group) \
+					for (int64_t k = i; k < i + group && k < end; k++) column[i * panel + k - i] = from[k]; \
 			} \
 		} \
+	}
+#define PACK(name, type) \
+	PACK_BY(name, type, 1) \
+	PACK_BY(name, type, 2) \
+	PACK_BY(name, type, 4) \
+	static void name(type *to, const type *const rows[], int64_t in, int64_t panel, int64_t group) { \
+		if (group == 1) name##_by1(to, rows, in, panel); \
+		else if (group == 2) name##_by2(to, rows, in, panel); \
+		else name##_by4(to, rows, in, panel); \
 	}
 PACK(pack8, int8_t)
 PACK(pack16, uint16_t)

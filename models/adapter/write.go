@@ -1,0 +1,181 @@
+package adapter
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/gomlx/compute/dtypes/bfloat16"
+	"github.com/gomlx/compute/dtypes/float16"
+
+	"github.com/quire/quire/models"
+	"github.com/quire/quire/models/gguf"
+	"github.com/quire/quire/models/internal/mapped"
+	"github.com/quire/quire/models/safetensors"
+)
+
+// Element is a number as devices hold it.
+type Element interface {
+	float32 | bfloat16.BFloat16 | float16.Float16
+}
+
+// Grid is where the numbers of A or B go: the one of a rank and a place, which is an input of A or an output of B, to
+// To[rank*Rank + place*Place].
+type Grid[E Element] struct {
+	To          []E
+	Rank, Place int
+}
+
+// WriteDown writes A of a tensor that the adapter changes, rounded.
+func WriteDown[E Element](a *Adapter, tensor string, to Grid[E]) error {
+	return a.guard(func() { write(to, a.matrices[tensor].down(), 1) })
+}
+
+// WriteUp writes scale * B of such a tensor, rounded once.
+func WriteUp[E Element](a *Adapter, tensor string, to Grid[E]) error {
+	m := a.matrices[tensor]
+	return a.guard(func() { write(to, m.up(), m.scale) })
+}
+
+// guard calls read, which reads the mapped file.
+func (a *Adapter) guard(read func()) error {
+	if err := mapped.Guard(func() error { read(); return nil }); err != nil {
+		return fmt.Errorf("adapter %s: %w", a.Place, err)
+	}
+	return nil
+}
+
+// half is A or B as the file has it.
+type half struct {
+	*safetensors.Tensor
+	rows, width int
+	byPlace     bool              // rows are places, else ranks
+	place       func(row int) int // see matrix
+}
+
+func (m matrix) down() half {
+	if m.embeds {
+		return half{m.b, m.in, m.rank, true, nil}
+	}
+	return half{m.a, m.rank, m.in, false, nil}
+}
+
+func (m matrix) up() half {
+	if m.embeds {
+		return half{m.a, m.rank, m.out, false, nil}
+	}
+	return half{m.b, m.out, m.rank, true, m.place}
+}
+
+// tileNumbers is how many numbers are read before they are written: few enough to stay in the cache.
+const tileNumbers = 4096
+
+// write writes the numbers of a half, times scale.
+func write[E Element](to Grid[E], from half, scale float32) {
+	n := reader[E]{typ: encodings[from.DType], scale: scale}
+	_, size := n.typ.Block()
+	columns := min(from.width, tileNumbers)
+	rows := min(from.rows, tileNumbers/columns)
+	tile := make([]E, rows*columns)
+	for row := 0; row < from.rows; row += rows {
+		rows := min(rows, from.rows-row)
+		for column := 0; column < from.width; column += columns {
+			columns := min(columns, from.width-column)
+			if from.place == nil && columns == from.width {
+				n.read(tile[:rows*columns], from.Data[row*columns*size:])
+			} else {
+				for i := range rows {
+					at := row + i
+					if from.place != nil {
+						at = from.place(at)
+					}
+					n.read(tile[i*columns:(i+1)*columns], from.Data[(at*from.width+column)*size:])
+				}
+			}
+			to.put(tile[:rows*columns], row, column, columns, from.byPlace)
+		}
+	}
+}
+
+// put writes a tile, whose rows are of columns numbers, from a row and a column of the half on.
+func (g Grid[E]) put(tile []E, row, column, columns int, byPlace bool) {
+	down, right := g.Rank, g.Place // the steps to the next row and the next column
+	if byPlace {
+		down, right = right, down
+	}
+	rows := len(tile) / columns
+	switch {
+	case right == 1:
+		for i := range rows {
+			copy(g.To[(row+i)*down+column:], tile[i*columns:(i+1)*columns])
+		}
+	case down == 1:
+		for k := range columns {
+			to, from := g.To[row+(column+k)*right:][:rows], tile[k:]
+			for i := range to {
+				to[i] = from[i*columns]
+			}
+		}
+	default:
+		for i := range rows {
+			for k, x := range tile[i*columns : (i+1)*columns] {
+				g.To[(row+i)*down+(column+k)*right] = x
+			}
+		}
+	}
+}
+
+// reader reads numbers of a file, times scale.
+type reader[E Element] struct {
+	typ    gguf.Type
+	scale  float32
+	floats []float32
+}
+
+// read fills to with the first numbers of data.
+func (r *reader[E]) read(to []E, data []byte) {
+	_, size := r.typ.Block()
+	data = data[:len(to)*size]
+	if r.scale == 1 && r.typ == typeOf(to) {
+		copy(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(to))), len(data)), data)
+		return
+	}
+	if cap(r.floats) < len(to) {
+		r.floats = make([]float32, len(to))
+	}
+	floats := r.floats[:len(to)]
+	// The error is impossible: find checked the sizes.
+	if err := gguf.Dequantize(r.typ, floats, data); err != nil {
+		panic(err)
+	}
+	if r.scale != 1 {
+		for i := range floats {
+			floats[i] *= r.scale
+		}
+	}
+	switch to := any(to).(type) {
+	case []bfloat16.BFloat16:
+		models.ToBFloat16(to, floats)
+	case []float16.Float16:
+		models.ToFloat16(to, floats)
+	case []float32:
+		copy(to, floats)
+	}
+}
+
+// typeOf is how a file has numbers of a type.
+func typeOf[E Element](of []E) gguf.Type {
+	switch any(of).(type) {
+	case []bfloat16.BFloat16:
+		return gguf.BF16
+	case []float16.Float16:
+		return gguf.F16
+	}
+	return gguf.F32
+}
+
+// numbers are the first n elements of a tensor, which has one of the encodings.
+func numbers(t *safetensors.Tensor, n int) []float32 {
+	out := make([]float32, n)
+	write(Grid[float32]{out, n, 1}, half{t, 1, n, false, nil}, 1)
+	return out
+}
