@@ -7,13 +7,10 @@
 package adapter
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -96,7 +93,8 @@ func open(folder string, base *models.Config) (*Adapter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", ConfigFile, err)
 	}
-	file, err := safetensors.Open(filepath.Join(folder, WeightsFile), nil)
+	path := filepath.Join(folder, WeightsFile)
+	before, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("it has no %s: save it with safe_serialization, since pickled weights are not read",
 			WeightsFile)
@@ -104,18 +102,26 @@ func open(folder string, base *models.Config) (*Adapter, error) {
 	if err != nil {
 		return nil, err
 	}
-	return opened(folder, file, func(a *Adapter) error { return a.find(c, file.Tensors(), base) })
+	file, err := safetensors.Open(path, nil)
+	if err != nil {
+		return nil, err
+	}
+	a := newAdapter(folder, file)
+	return a.opened(path, before, a.find(c, file.Tensors(), base))
 }
 
-// opened is the adapter that find finds in a file, which is closed if there is an error.
-func opened(place string, file io.Closer, find func(*Adapter) error) (*Adapter, error) {
-	a := &Adapter{Place: place, file: file, matrices: map[string]matrix{}, copies: map[string]*safetensors.Tensor{}}
-	err := find(a)
+func newAdapter(place string, file io.Closer) *Adapter {
+	return &Adapter{Place: place, file: file, matrices: map[string]matrix{}, copies: map[string]*safetensors.Tensor{}}
+}
+
+// opened is the adapter with its digest. Its file, which was as described before it was opened, is closed if err is an
+// error.
+func (a *Adapter) opened(path string, before os.FileInfo, err error) (*Adapter, error) {
 	if err == nil {
-		err = mapped.Guard(func() error { a.Digest = a.digest(); return nil })
+		err = mapped.Guard(func() error { a.Digest = a.digestOf(path, before); return nil })
 	}
 	if err != nil {
-		return nil, errors.Join(err, file.Close())
+		return nil, errors.Join(err, a.file.Close())
 	}
 	return a, nil
 }
@@ -378,21 +384,4 @@ func (a *Adapter) add(m module, scale float32, to []target) error {
 	}
 	a.Rank = max(a.Rank, rank)
 	return nil
-}
-
-// digest hashes what completions depend on: for each tensor of the base the scale and the numbers.
-func (a *Adapter) digest() string {
-	h := sha256.New()
-	for _, name := range a.Tensors() {
-		m := a.matrices[name]
-		fmt.Fprintf(h, "%s %d %d %d %08x %s %s\n", name, m.out, m.rank, m.in, math.Float32bits(m.scale),
-			m.a.DType, m.b.DType)
-		h.Write(m.a.Data)
-		h.Write(m.b.Data)
-		if m.magnitude != nil {
-			fmt.Fprintf(h, "magnitude %s\n", m.magnitude.DType)
-			h.Write(m.magnitude.Data)
-		}
-	}
-	return hex.EncodeToString(h.Sum(nil))
 }

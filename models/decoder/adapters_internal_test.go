@@ -13,6 +13,8 @@ import (
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/dtypes/bfloat16"
+	"github.com/gomlx/compute/dtypes/float16"
 
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/models"
@@ -80,6 +82,106 @@ func putAll(t testing.TB, backend compute.Backend, arrays []AdapterArray, flats 
 			t.Fatal(err)
 		}
 	}
+}
+
+// A slot has what an adapter's numbers, read as float32 and then rounded, make of zeros, whatever was in it before.
+func TestAdaptersInSlots(t *testing.T) {
+	for _, c := range []struct{ family, wide, adapter string }{{"llama3", "llama3-wide", "llama3"},
+		{"llama3", "llama3-head", "llama3-stable"}, {"llama3", "", "llama3-head"}, {"phi3", "", "phi3"},
+		{"glm4", "", "glm4"}, {"starcoder2", "", "starcoder2"}} {
+		cfg := testenv.Model(t, c.family).Config
+		open := func(name string) *adapter.Adapter {
+			a, err := adapter.Open(testenv.Path("testdata", "adapters", name), &cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = a.Close() })
+			return a
+		}
+		list := []*adapter.Adapter{open(c.adapter)}
+		if c.wide != "" { // it was in the slot before
+			list = append(list, open(c.wide))
+		}
+		if c.family == "llama3" {
+			list = append(list, randomAdapter(t, &cfg, 3, 3, arch.Q, arch.V, arch.Down),
+				randomAdapter(t, &cfg, 16, 40, projections...))
+		}
+		adapts := func(tensor string) bool {
+			return slices.ContainsFunc(list, func(a *adapter.Adapter) bool { return a.Adapts(tensor) })
+		}
+		for _, dtype := range []dtypes.DType{dtypes.Float32, dtypes.BFloat16, dtypes.Float16} {
+			for _, loop := range []bool{false, true} {
+				for name, backend := range map[string]compute.Backend{"kernels": testenv.XLA(t),
+					"plain": testenv.XLAWithoutKernels(t)} {
+					arrays := AdapterArrays(cfg, Storage{Backend: backend, DType: dtype, LayerLoop: loop}, 2, 16, adapts)
+					flats := slotsFor(arrays)
+					for _, a := range slices.Backward(list) {
+						putAll(t, backend, arrays, flats, 1, a)
+						for i, want := range slowly(t, backend, arrays, a) {
+							if !reflect.DeepEqual(flats[i], want) {
+								t.Errorf("%s in %s, loop %t, %s: %s differs", a.Place, dtype, loop, name, arrays[i].Name)
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// slowly are arrays with an adapter in slot 1.
+func slowly(t *testing.T, backend compute.Backend, arrays []AdapterArray, from *adapter.Adapter) []any {
+	t.Helper()
+	flats := slotsFor(arrays)
+	for i, a := range arrays {
+		size, in := a.format.Shape().Size(), a.format.In
+		for turn, tensors := range a.turns {
+			first, column := (turn*a.slots+1)*size, 0
+			to := reflect.ValueOf(flats[i]).Slice(first, first+size)
+			rows := make([]float32, a.format.Out*in)
+			for part, tensor := range tensors {
+				low, ok, err := from.Read(tensor.Name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for k := range low.Rank {
+					for at := 0; ok && !a.up && at < len(low.A)/low.Rank; at++ {
+						if a.embeds {
+							rows[at*in+k] = low.A[k*a.format.Out+at]
+						} else {
+							rows[(part*a.rank+k)*in+at] = low.A[k*in+at]
+						}
+					}
+					for at := 0; ok && a.up && at < len(low.B)/low.Rank; at++ {
+						if b := low.Scale * low.B[at*low.Rank+k]; a.embeds {
+							rows[at*in+k] = b
+						} else {
+							rows[(part*a.rank+k)*in+column+at] = b
+						}
+					}
+				}
+				column += tensor.Shape[0]
+			}
+			if err := a.format.Pack(backend, to.Interface(), rounded(rows, a.format.DType), 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return flats
+}
+
+func rounded(x []float32, dtype dtypes.DType) any {
+	switch dtype {
+	case dtypes.BFloat16:
+		out := make([]bfloat16.BFloat16, len(x))
+		models.ToBFloat16(out, x)
+		return out
+	case dtypes.Float16:
+		out := make([]float16.Float16, len(x))
+		models.ToFloat16(out, x)
+		return out
+	}
+	return x
 }
 
 // BenchmarkAdapter opens an adapter of rank 16 of SmolLM2 in bfloat16, and puts it into a slot, on one thread.
