@@ -73,52 +73,55 @@ const tileNumbers = 4096
 func write[E Element](to Grid[E], from half, scale float32) {
 	n := reader[E]{typ: encodings[from.DType], scale: scale}
 	_, size := n.typ.Block()
+	down, right := to.Rank, to.Place // the steps to the next row and the next column of the half
+	if from.byPlace {
+		down, right = right, down
+	}
+	at := func(row, column int) []byte {
+		if from.place != nil {
+			row = from.place(row)
+		}
+		return from.Data[(row*from.width+column)*size:]
+	}
 	columns := min(from.width, tileNumbers)
-	rows := min(from.rows, tileNumbers/columns)
-	tile := make([]E, rows*columns)
-	for row := 0; row < from.rows; row += rows {
-		rows := min(rows, from.rows-row)
+	if right == 1 {
+		for row := range from.rows {
+			for column := 0; column < from.width; column += columns {
+				n.read(to.To[row*down+column:][:min(columns, from.width-column)], at(row, column))
+			}
+		}
+		return
+	}
+	var room [tileNumbers]E
+	for row := 0; row < from.rows; row += tileNumbers / columns {
+		rows := min(tileNumbers/columns, from.rows-row)
 		for column := 0; column < from.width; column += columns {
 			columns := min(columns, from.width-column)
+			tile := room[:rows*columns]
 			if from.place == nil && columns == from.width {
-				n.read(tile[:rows*columns], from.Data[row*columns*size:])
+				n.read(tile, at(row, 0))
 			} else {
 				for i := range rows {
-					at := row + i
-					if from.place != nil {
-						at = from.place(at)
-					}
-					n.read(tile[i*columns:(i+1)*columns], from.Data[(at*from.width+column)*size:])
+					n.read(tile[i*columns:][:columns], at(row+i, column))
 				}
 			}
-			to.put(tile[:rows*columns], row, column, columns, from.byPlace)
+			turn(to.To[row*down+column*right:], tile, columns, down, right)
 		}
 	}
 }
 
-// put writes a tile, whose rows are of columns numbers, from a row and a column of the half on.
-func (g Grid[E]) put(tile []E, row, column, columns int, byPlace bool) {
-	down, right := g.Rank, g.Place // the steps to the next row and the next column
-	if byPlace {
-		down, right = right, down
-	}
+// turn writes a tile column by column.
+func turn[E Element](to, tile []E, columns, down, right int) {
 	rows := len(tile) / columns
-	switch {
-	case right == 1:
-		for i := range rows {
-			copy(g.To[(row+i)*down+column:], tile[i*columns:(i+1)*columns])
-		}
-	case down == 1:
-		for k := range columns {
-			to, from := g.To[row+(column+k)*right:][:rows], tile[k:]
-			for i := range to {
+	for k := range columns {
+		from := tile[k:]
+		if to := to[k*right:]; down == 1 {
+			for i := range to[:rows] {
 				to[i] = from[i*columns]
 			}
-		}
-	default:
-		for i := range rows {
-			for k, x := range tile[i*columns : (i+1)*columns] {
-				g.To[(row+i)*down+(column+k)*right] = x
+		} else {
+			for i := range rows {
+				to[i*down] = from[i*columns]
 			}
 		}
 	}

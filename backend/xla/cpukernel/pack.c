@@ -1,5 +1,6 @@
 #include "gemm.h"
 
+#include <stdint.h>
 #include <string.h>
 
 // source returns the row of a matrix that packed column c comes from, or -1.
@@ -10,10 +11,9 @@ static int64_t source(int64_t c, int64_t out, int gate_up) {
 	return c % (2 * Q_TURN) < Q_TURN ? i : half + i;
 }
 
-// A panel is packed by blocks of inputs that stay in the cache while its columns are written. The group is a constant,
-// by which no number is divided.
-#define PACK_BY(name, type, group) \
-	static void name##_by##group(type *to, const type *const rows[], int64_t in, int64_t panel) { \
+// A panel is packed by blocks of inputs that stay in the cache while its columns are written.
+#define PACK(name, type) \
+	static void name(type *to, const type *const rows[], int64_t in, int64_t panel, int64_t group) { \
 		enum { BLOCK = 64 }; \
 		for (int64_t begin = 0; begin < in; begin += BLOCK) { \
 			int64_t end = begin + BLOCK < in ? begin + BLOCK : in; \
@@ -21,19 +21,12 @@ static int64_t source(int64_t c, int64_t out, int gate_up) {
 				const type *from = rows[c]; \
 				if (!from) continue; \
 				type *column = to + c * group; \
-				for (int64_t i = begin; i < end; i += group) \
-					for (int64_t k = i; k < i + group && k < end; k++) column[i * panel + k - i] = from[k]; \
+				if (group == 1) \
+					for (int64_t i = begin; i < end; i++) column[i * panel] = from[i]; \
+				else \
+					for (int64_t i = begin; i < end; i++) column[i / group * panel * group + i % group] = from[i]; \
 			} \
 		} \
-	}
-#define PACK(name, type) \
-	PACK_BY(name, type, 1) \
-	PACK_BY(name, type, 2) \
-	PACK_BY(name, type, 4) \
-	static void name(type *to, const type *const rows[], int64_t in, int64_t panel, int64_t group) { \
-		if (group == 1) name##_by1(to, rows, in, panel); \
-		else if (group == 2) name##_by2(to, rows, in, panel); \
-		else name##_by4(to, rows, in, panel); \
 	}
 PACK(pack8, int8_t)
 PACK(pack16, uint16_t)
@@ -42,7 +35,13 @@ PACK(pack32, uint32_t)
 void q_pack(void *packed, const void *rows, int dtype, int64_t out, int64_t in, int gate_up, q_layout l, int64_t first,
 	int64_t n, int64_t from, int64_t to) {
 	enum { MOST = 64 }; // columns of a panel
-	const size_t size = q_size(dtype);
+	const int64_t panel_bytes = l.panel * q_padded_in(in, l) * (int64_t)q_size(dtype);
+	size_t size = q_size(dtype), group = size * l.group;
+	if (in % l.group == 0 && group <= 4 && (uintptr_t)rows % group == 0) { // each group is moved as one number
+		in /= l.group;
+		size = group;
+		l.group = 1;
+	}
 	for (int64_t p = from; p < to; p++) {
 		const void *columns[MOST];
 		int any = 0;
@@ -52,7 +51,7 @@ void q_pack(void *packed, const void *rows, int dtype, int64_t out, int64_t in, 
 			any |= columns[c] != NULL;
 		}
 		if (!any) continue;
-		void *panel = (char *)packed + p * l.panel * q_padded_in(in, l) * size;
+		void *panel = (char *)packed + p * panel_bytes;
 		if (size == 1) pack8(panel, (const int8_t *const *)columns, in, l.panel, l.group);
 		else if (size == 2) pack16(panel, (const uint16_t *const *)columns, in, l.panel, l.group);
 		else pack32(panel, (const uint32_t *const *)columns, in, l.panel, l.group);
