@@ -30,7 +30,7 @@ func TestOpenAdapters(t *testing.T) {
 		t.Errorf("%v, %v", list.names(), digests)
 	}
 	for want, named := range map[string][]string{
-		"there are two adapters called a": {"a=" + place("llama3"), "b=" + place("llama3"), "a=" + place("llama3-wide")},
+		"there are two adapters called a": {"a=" + place("llama3"), "b=" + place("llama3"), "a=elsewhere"},
 		"b: adapter ":                     {"a=" + place("llama3"), "c=" + t.TempDir(), "b=" + t.TempDir()},
 	} {
 		if _, err := open(named...); err == nil || !strings.Contains(err.Error(), want) {

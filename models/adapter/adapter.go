@@ -7,10 +7,13 @@
 package adapter
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,7 +21,6 @@ import (
 
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/arch"
-	"github.com/quire/quire/models/gguf"
 	"github.com/quire/quire/models/internal/mapped"
 	"github.com/quire/quire/models/safetensors"
 )
@@ -29,9 +31,6 @@ const (
 	WeightsFile = "adapter_model.safetensors"
 )
 
-// maxRank bounds ranks. It is far above the ranks that adapters have.
-const maxRank = 4096
-
 // Adapter is an open adapter that fits its base. It is safe for concurrent use until Close.
 type Adapter struct {
 	Place  string
@@ -41,24 +40,6 @@ type Adapter struct {
 	file     io.Closer
 	matrices map[string]matrix              // by the base's tensor, see arch.Tensor.Name
 	copies   map[string]*safetensors.Tensor // of the base's own, by their names
-}
-
-// module is the tensors of one module of the base.
-type module struct {
-	a, b      *safetensors.Tensor
-	magnitude *safetensors.Tensor // of DoRA: the length of each row; nil for none
-	embeds    bool                // a and b are those of embeddings, turned around
-}
-
-// matrix is what an adapter adds to a tensor of its base.
-type matrix struct {
-	module
-	rank, in int
-	scale    float32
-	out      int // rows of the tensor
-	// place returns the row of b that belongs to a row of the tensor, which may be a part of the adapted module, or lie
-	// in another order; nil if all are in their places.
-	place func(row int) int
 }
 
 // Low is what an adapter adds to a matrix: scale * B*A. Each row of a base's matrix gets the corresponding row.
@@ -118,7 +99,7 @@ func newAdapter(place string, file io.Closer) *Adapter {
 // error.
 func (a *Adapter) opened(path string, before os.FileInfo, err error) (*Adapter, error) {
 	if err == nil {
-		err = mapped.Guard(func() error { a.Digest = a.digestOf(path, before); return nil })
+		err = mapped.Guard(func() error { a.Digest = digestOnce(path, before, a.layout(), a.digest); return nil })
 	}
 	if err != nil {
 		return nil, errors.Join(err, a.file.Close())
@@ -182,8 +163,24 @@ func (a *Adapter) Read(tensor string) (low Low, ok bool, err error) {
 	return low, err == nil, err
 }
 
-// encodings are the dtypes of tensors.
-var encodings = map[string]gguf.Type{"F32": gguf.F32, "F16": gguf.F16, "BF16": gguf.BF16}
+// WriteDown writes A of a tensor that the adapter changes, rounded.
+func WriteDown[E Element](a *Adapter, tensor string, to Grid[E]) error {
+	return a.guard(func() { write(to, a.matrices[tensor].down(), 1) })
+}
+
+// WriteUp writes scale * B of such a tensor, rounded once.
+func WriteUp[E Element](a *Adapter, tensor string, to Grid[E]) error {
+	m := a.matrices[tensor]
+	return a.guard(func() { write(to, m.up(), m.scale) })
+}
+
+// guard calls read, which reads the mapped file.
+func (a *Adapter) guard(read func()) error {
+	if err := mapped.Guard(func() error { read(); return nil }); err != nil {
+		return fmt.Errorf("adapter %s: %w", a.Place, err)
+	}
+	return nil
+}
 
 // target is a tensor of the base that a module of the adapter changes.
 type target struct {
@@ -384,4 +381,30 @@ func (a *Adapter) add(m module, scale float32, to []target) error {
 	}
 	a.Rank = max(a.Rank, rank)
 	return nil
+}
+
+// digest hashes what completions depend on: for each tensor of the base the scale and the numbers.
+func (a *Adapter) digest() string {
+	return a.hash(func(to io.Writer, t *safetensors.Tensor) { _, _ = to.Write(t.Data) })
+}
+
+// layout hashes the same with the names of the file's tensors in place of their numbers.
+func (a *Adapter) layout() string {
+	return a.hash(func(to io.Writer, t *safetensors.Tensor) { fmt.Fprintln(to, t.Name) })
+}
+
+func (a *Adapter) hash(add func(to io.Writer, t *safetensors.Tensor)) string {
+	h := sha256.New()
+	for _, name := range a.Tensors() {
+		m := a.matrices[name]
+		fmt.Fprintf(h, "%s %d %d %d %08x %s %s\n", name, m.out, m.rank, m.in, math.Float32bits(m.scale),
+			m.a.DType, m.b.DType)
+		add(h, m.a)
+		add(h, m.b)
+		if m.magnitude != nil {
+			fmt.Fprintf(h, "magnitude %s\n", m.magnitude.DType)
+			add(h, m.magnitude)
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }

@@ -111,19 +111,24 @@ func TestAdaptersInSlots(t *testing.T) {
 		}
 		for _, dtype := range []dtypes.DType{dtypes.Float32, dtypes.BFloat16, dtypes.Float16} {
 			for _, loop := range []bool{false, true} {
-				for name, backend := range map[string]compute.Backend{"kernels": testenv.XLA(t),
-					"plain": testenv.XLAWithoutKernels(t)} {
-					arrays := AdapterArrays(cfg, Storage{Backend: backend, DType: dtype, LayerLoop: loop}, 2, 16, adapts)
-					flats := slotsFor(arrays)
-					for _, a := range slices.Backward(list) {
-						putAll(t, backend, arrays, flats, 1, a)
-						for i, want := range slowly(t, backend, arrays, a) {
-							if !reflect.DeepEqual(flats[i], want) {
-								t.Errorf("%s in %s, loop %t, %s: %s differs", a.Place, dtype, loop, name, arrays[i].Name)
-							}
-						}
-					}
+				for _, backend := range []compute.Backend{testenv.XLA(t), testenv.XLAWithoutKernels(t)} {
+					s := Storage{Backend: backend, DType: dtype, LayerLoop: loop}
+					inOneSlot(t, backend, AdapterArrays(cfg, s, 2, 16, adapts), list)
 				}
+			}
+		}
+	}
+}
+
+// inOneSlot puts adapters into one slot, one after the other.
+func inOneSlot(t *testing.T, backend compute.Backend, arrays []AdapterArray, list []*adapter.Adapter) {
+	t.Helper()
+	flats := slotsFor(arrays)
+	for _, a := range slices.Backward(list) {
+		putAll(t, backend, arrays, flats, 1, a)
+		for i, want := range slowly(t, backend, arrays, a) {
+			if !reflect.DeepEqual(flats[i], want) {
+				t.Errorf("%s: %s %s differs", a.Place, arrays[i].Name, arrays[i].Shape)
 			}
 		}
 	}

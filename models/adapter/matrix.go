@@ -1,7 +1,6 @@
 package adapter
 
 import (
-	"fmt"
 	"unsafe"
 
 	"github.com/gomlx/compute/dtypes/bfloat16"
@@ -9,9 +8,29 @@ import (
 
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/gguf"
-	"github.com/quire/quire/models/internal/mapped"
 	"github.com/quire/quire/models/safetensors"
 )
+
+// module is the tensors of one module of the base.
+type module struct {
+	a, b      *safetensors.Tensor
+	magnitude *safetensors.Tensor // of DoRA: the length of each row; nil for none
+	embeds    bool                // a and b are those of embeddings, turned around
+}
+
+// matrix is what an adapter adds to a tensor of its base.
+type matrix struct {
+	module
+	rank, in int
+	scale    float32
+	out      int // rows of the tensor
+	// place returns the row of b that belongs to a row of the tensor, which may be a part of the adapted module, or lie
+	// in another order; nil if all are in their places.
+	place func(row int) int
+}
+
+// encodings are the dtypes of tensors.
+var encodings = map[string]gguf.Type{"F32": gguf.F32, "F16": gguf.F16, "BF16": gguf.BF16}
 
 // Element is a number as devices hold it.
 type Element interface {
@@ -23,25 +42,6 @@ type Element interface {
 type Grid[E Element] struct {
 	To          []E
 	Rank, Place int
-}
-
-// WriteDown writes A of a tensor that the adapter changes, rounded.
-func WriteDown[E Element](a *Adapter, tensor string, to Grid[E]) error {
-	return a.guard(func() { write(to, a.matrices[tensor].down(), 1) })
-}
-
-// WriteUp writes scale * B of such a tensor, rounded once.
-func WriteUp[E Element](a *Adapter, tensor string, to Grid[E]) error {
-	m := a.matrices[tensor]
-	return a.guard(func() { write(to, m.up(), m.scale) })
-}
-
-// guard calls read, which reads the mapped file.
-func (a *Adapter) guard(read func()) error {
-	if err := mapped.Guard(func() error { read(); return nil }); err != nil {
-		return fmt.Errorf("adapter %s: %w", a.Place, err)
-	}
-	return nil
 }
 
 // half is A or B as the file has it.
