@@ -13,6 +13,7 @@ import (
 	"github.com/quire/quire/engine/config"
 	"github.com/quire/quire/engine/device/feature"
 	"github.com/quire/quire/internal/testenv"
+	"github.com/quire/quire/models/adapter"
 )
 
 // texts keeps the programs that are built, as StableHLO, and compiles none.
@@ -104,5 +105,30 @@ func TestProgramsWithoutNotes(t *testing.T) {
 				t.Errorf("features %q: an array %s: %v, want %v", features, one, has, want)
 			}
 		}
+	}
+}
+
+// Programs of an engine without adapters have nothing of them: no kernel, no operand, and no slot in the table.
+func TestProgramsWithoutAdapters(t *testing.T) {
+	model := testenv.Model(t, "llama3")
+	a, err := adapter.Open(testenv.Path("testdata", "adapters", "llama3"), &model.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	programs := func(adapters []Adapter) [][]byte {
+		return textsOf(t, testenv.XLA(t), Config{Model: model, MaxSeqs: 4, KVMemory: 8 << 20, Adapters: adapters}).all
+	}
+	without, empty, with := programs(nil), programs([]Adapter{}), programs([]Adapter{{Name: "llama3", Adapter: a}})
+	if !slices.EqualFunc(without, empty, bytes.Equal) {
+		t.Error("an empty list of adapters changes programs")
+	}
+	kernel := []byte("low_rank")
+	has := func(text []byte) bool { return bytes.Contains(text, kernel) }
+	if slices.ContainsFunc(without, has) {
+		t.Errorf("programs without adapters have the kernel %s", kernel)
+	}
+	if !slices.ContainsFunc(with, has) {
+		t.Errorf("no program with adapters has the kernel %s", kernel)
 	}
 }

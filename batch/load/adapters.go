@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/quire/quire/backend/setup"
 	"github.com/quire/quire/batch/process"
@@ -22,83 +25,104 @@ import (
 // adapters are the open adapters of a job, by name.
 type adapters []engine.Adapter
 
+// named is an adapter of the job that is to be opened.
+type named struct{ flag, name, place string }
+
 // openAdapters opens the adapters that rows of the job may name.
-func openAdapters(ctx context.Context, p *process.Process, j *spec.Job, model *models.Checkpoint) (_ adapters,
-	err error) {
-	var list adapters
-	defer func() {
-		if err != nil {
-			list.close()
-		}
-	}()
-	add := func(flag, name, place string) error {
-		if slices.ContainsFunc(list, func(a engine.Adapter) bool { return a.Name == name }) {
-			return setting.Errorf("%s: there are two adapters called %s: rename one", setting.Name(flag), name)
-		}
-		a, err := openAdapter(ctx, p, place, model)
-		if err != nil {
-			return setting.Errorf("%s %s: %w", setting.Name(flag), name, err)
-		}
-		list = append(list, engine.Adapter{Name: name, Adapter: a})
-		return nil
+func openAdapters(ctx context.Context, p *process.Process, j *spec.Job, model *models.Checkpoint) (adapters, error) {
+	all, err := namedAdapters(j)
+	if err != nil {
+		return nil, err
 	}
+	for i, one := range all {
+		if all[i].place, err = fetchAdapter(ctx, p, one.place); err != nil {
+			return nil, one.failed(err)
+		}
+	}
+	list, errs := make(adapters, len(all)), make([]error, len(all))
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(all)) {
+		wg.Go(func() { // a file is hashed, which takes a processor
+			for i := int(next.Add(1)) - 1; i < len(all) && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
+				list[i].Name = all[i].name
+				list[i].Adapter, errs[i] = adapter.Open(all[i].place, &model.Config)
+			}
+		})
+	}
+	wg.Wait()
+	err = ctx.Err()
+	for i, wrong := range errs {
+		if wrong != nil {
+			err = all[i].failed(wrong)
+			break
+		}
+	}
+	if err != nil {
+		list.close()
+		return nil, err
+	}
+	return list, nil
+}
+
+func (n named) failed(err error) error {
+	return setting.Errorf("%s %s: %w", setting.Name(n.flag), n.name, err)
+}
+
+// namedAdapters are the adapters that rows of the job may name, by name.
+func namedAdapters(j *spec.Job) (all []named, err error) {
 	for _, one := range j.Adapters.Named {
 		name, place, _ := strings.Cut(one, "=")
-		if err := add("adapter", name, place); err != nil {
-			return nil, err
-		}
+		all = append(all, named{"adapter", name, place})
 	}
 	for _, folder := range j.Adapters.Folders {
 		entries, err := os.ReadDir(folder)
 		if err != nil {
 			return nil, setting.Errorf("`adapters` is %s: %w", folder, err)
 		}
-		found := false
+		before := len(all)
 		for _, entry := range entries {
 			dir := filepath.Join(folder, entry.Name())
-			if _, err := os.Stat(filepath.Join(dir, adapter.ConfigFile)); err != nil {
-				continue
-			}
-			found = true
-			if err := add("adapters", entry.Name(), dir); err != nil {
-				return nil, err
+			if _, err := os.Stat(filepath.Join(dir, adapter.ConfigFile)); err == nil {
+				all = append(all, named{"adapters", entry.Name(), dir})
 			}
 		}
-		if !found {
+		if len(all) == before {
 			return nil, setting.Errorf("`adapters` is %s, and no folder in it has an %s", folder, adapter.ConfigFile)
 		}
 	}
-	slices.SortFunc(list, func(a, b engine.Adapter) int { return strings.Compare(a.Name, b.Name) })
-	return list, nil
+	slices.SortStableFunc(all, func(a, b named) int { return strings.Compare(a.name, b.name) })
+	for i := 1; i < len(all); i++ {
+		if all[i].name == all[i-1].name {
+			return nil, setting.Errorf("%s: there are two adapters called %s: rename one", setting.Name(all[i].flag),
+				all[i].name)
+		}
+	}
+	return all, nil
 }
 
-// openAdapter opens one adapter, fetching it if need be.
-func openAdapter(ctx context.Context, p *process.Process, place string, model *models.Checkpoint) (*adapter.Adapter,
-	error) {
-	folder := place
+// fetchAdapter returns where an adapter is on this machine, fetching it if need be.
+func fetchAdapter(ctx context.Context, p *process.Process, place string) (string, error) {
 	switch {
 	case filepath.Ext(place) == adapter.Extension && (models.OnHub(place) || storage.IsRemote(place)):
-		return nil, fmt.Errorf("adapter %s: GGUF files of adapters are read from this machine: fetch it first",
+		return "", fmt.Errorf("adapter %s: GGUF files of adapters are read from this machine: fetch it first",
 			storage.Redact(place))
 	case models.OnHub(place):
-		dir, err := models.FetchFiles(place, adapter.ConfigFile, adapter.WeightsFile)
-		if err != nil {
-			return nil, err
-		}
-		folder = dir
+		return models.FetchFiles(place, adapter.ConfigFile, adapter.WeightsFile)
 	case storage.IsRemote(place):
 		cache, err := setup.CacheDir()
 		if err != nil {
-			return nil, err
+			return "", err
 		}
 		wanted := func(file string) bool { return file == adapter.ConfigFile || file == adapter.WeightsFile }
-		folder, err = storage.FetchFolder(ctx, place, filepath.Join(cache, "remote"), wanted,
+		folder, err := storage.FetchFolder(ctx, place, filepath.Join(cache, "remote"), wanted,
 			storage.ProgressLines(p.Messages))
 		if err != nil {
-			return nil, fmt.Errorf("adapter %s: %w", storage.Redact(place), err)
+			return "", fmt.Errorf("adapter %s: %w", storage.Redact(place), err)
 		}
+		return folder, nil
 	}
-	return adapter.Open(folder, &model.Config)
+	return place, nil
 }
 
 // digests are the adapters' digests by name; nil without adapters.
@@ -122,7 +146,9 @@ func (list adapters) names() (names []string) {
 
 func (list adapters) close() {
 	for _, a := range list {
-		_ = a.Close()
+		if a.Adapter != nil {
+			_ = a.Close()
+		}
 	}
 }
 
@@ -132,12 +158,20 @@ func mergeAdapter(ctx context.Context, p *process.Process, j *spec.Job, model *m
 	if place == "" {
 		return nil
 	}
-	a, err := openAdapter(ctx, p, place, model)
+	folder, err := fetchAdapter(ctx, p, place)
 	if err == nil {
-		err = errors.Join(a.MergeInto(model), a.Close())
+		err = foldAdapter(folder, model)
 	}
 	if err != nil {
 		return setting.Errorf("`merge-adapter`: %w", err)
 	}
 	return nil
+}
+
+func foldAdapter(folder string, model *models.Checkpoint) error {
+	a, err := adapter.Open(folder, &model.Config)
+	if err != nil {
+		return err
+	}
+	return errors.Join(a.MergeInto(model), a.Close())
 }

@@ -21,7 +21,6 @@ import (
 
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/arch"
-	"github.com/quire/quire/models/gguf"
 	"github.com/quire/quire/models/internal/mapped"
 	"github.com/quire/quire/models/safetensors"
 )
@@ -32,9 +31,6 @@ const (
 	WeightsFile = "adapter_model.safetensors"
 )
 
-// maxRank bounds ranks. It is far above the ranks that adapters have.
-const maxRank = 4096
-
 // Adapter is an open adapter that fits its base. It is safe for concurrent use until Close.
 type Adapter struct {
 	Place  string
@@ -44,24 +40,6 @@ type Adapter struct {
 	file     io.Closer
 	matrices map[string]matrix              // by the base's tensor, see arch.Tensor.Name
 	copies   map[string]*safetensors.Tensor // of the base's own, by their names
-}
-
-// module is the tensors of one module of the base.
-type module struct {
-	a, b      *safetensors.Tensor
-	magnitude *safetensors.Tensor // of DoRA: the length of each row; nil for none
-	embeds    bool                // a and b are those of embeddings, turned around
-}
-
-// matrix is what an adapter adds to a tensor of its base.
-type matrix struct {
-	module
-	rank, in int
-	scale    float32
-	out      int // rows of the tensor
-	// place returns the row of b that belongs to a row of the tensor, which may be a part of the adapted module, or lie
-	// in another order; nil if all are in their places.
-	place func(row int) int
 }
 
 // Low is what an adapter adds to a matrix: scale * B*A. Each row of a base's matrix gets the corresponding row.
@@ -96,7 +74,8 @@ func open(folder string, base *models.Config) (*Adapter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", ConfigFile, err)
 	}
-	file, err := safetensors.Open(filepath.Join(folder, WeightsFile), nil)
+	path := filepath.Join(folder, WeightsFile)
+	before, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("it has no %s: save it with safe_serialization, since pickled weights are not read",
 			WeightsFile)
@@ -104,18 +83,26 @@ func open(folder string, base *models.Config) (*Adapter, error) {
 	if err != nil {
 		return nil, err
 	}
-	return opened(folder, file, func(a *Adapter) error { return a.find(c, file.Tensors(), base) })
+	file, err := safetensors.Open(path, nil)
+	if err != nil {
+		return nil, err
+	}
+	a := newAdapter(folder, file)
+	return a.opened(path, before, a.find(c, file.Tensors(), base))
 }
 
-// opened is the adapter that find finds in a file, which is closed if there is an error.
-func opened(place string, file io.Closer, find func(*Adapter) error) (*Adapter, error) {
-	a := &Adapter{Place: place, file: file, matrices: map[string]matrix{}, copies: map[string]*safetensors.Tensor{}}
-	err := find(a)
+func newAdapter(place string, file io.Closer) *Adapter {
+	return &Adapter{Place: place, file: file, matrices: map[string]matrix{}, copies: map[string]*safetensors.Tensor{}}
+}
+
+// opened is the adapter with its digest. Its file, which was as described before it was opened, is closed if err is an
+// error.
+func (a *Adapter) opened(path string, before os.FileInfo, err error) (*Adapter, error) {
 	if err == nil {
-		err = mapped.Guard(func() error { a.Digest = a.digest(); return nil })
+		err = mapped.Guard(func() error { a.Digest = digestOnce(path, before, a.layout(), a.digest); return nil })
 	}
 	if err != nil {
-		return nil, errors.Join(err, file.Close())
+		return nil, errors.Join(err, a.file.Close())
 	}
 	return a, nil
 }
@@ -143,10 +130,10 @@ func readConfig(folder string) ([]byte, error) {
 func (a *Adapter) Close() error { return a.file.Close() }
 
 // Adapts reports whether the adapter changes a tensor of the base.
-func (a *Adapter) Adapts(tensor string) bool {
-	_, ok := a.matrices[tensor]
-	return ok
-}
+func (a *Adapter) Adapts(tensor string) bool { return a.RankOf(tensor) > 0 }
+
+// RankOf is the rank of what the adapter adds to a tensor of the base; 0 if it adds nothing.
+func (a *Adapter) RankOf(tensor string) int { return a.matrices[tensor].rank }
 
 // Tensors lists the tensors of the base that the adapter changes, sorted.
 func (a *Adapter) Tensors() []string {
@@ -164,93 +151,35 @@ func (a *Adapter) Read(tensor string) (low Low, ok bool, err error) {
 	if !ok {
 		return Low{}, false, nil
 	}
-	low = Low{Rank: m.rank, Scale: m.scale}
-	err = mapped.Guard(func() error {
-		low.A, low.B = m.down(), m.up()
+	low = Low{Rank: m.rank, Scale: m.scale, A: make([]float32, m.rank*m.in), B: make([]float32, m.out*m.rank)}
+	err = a.guard(func() {
+		write(Grid[float32]{low.A, m.in, 1}, m.down(), 1)
+		write(Grid[float32]{low.B, 1, m.rank}, m.up(), 1)
 		if m.magnitude != nil {
-			low.Magnitude = m.ofRows(m.magnitude, 1)
+			low.Magnitude = make([]float32, m.out)
+			write(Grid[float32]{low.Magnitude, 1, 1}, half{m.magnitude, m.out, 1, true, m.place}, 1)
 		}
-		return nil
 	})
-	if err != nil {
-		return Low{}, false, fmt.Errorf("adapter %s: %w", a.Place, err)
-	}
-	return low, true, nil
+	return low, err == nil, err
 }
 
-// ReadDown is Read of A alone, and ReadUp of B.
-func (a *Adapter) ReadDown(tensor string) (Low, bool, error) {
-	return a.half(tensor, func(m matrix, low *Low) { low.A = m.down() })
+// WriteDown writes A of a tensor that the adapter changes, rounded.
+func WriteDown[E Element](a *Adapter, tensor string, to Grid[E]) error {
+	return a.guard(func() { write(to, a.matrices[tensor].down(), 1) })
 }
 
-func (a *Adapter) ReadUp(tensor string) (Low, bool, error) {
-	return a.half(tensor, func(m matrix, low *Low) { low.B = m.up() })
+// WriteUp writes scale * B of such a tensor, rounded once.
+func WriteUp[E Element](a *Adapter, tensor string, to Grid[E]) error {
+	m := a.matrices[tensor]
+	return a.guard(func() { write(to, m.up(), m.scale) })
 }
 
-func (a *Adapter) half(tensor string, read func(m matrix, low *Low)) (low Low, ok bool, err error) {
-	m, ok := a.matrices[tensor]
-	if !ok {
-		return Low{}, false, nil
+// guard calls read, which reads the mapped file.
+func (a *Adapter) guard(read func()) error {
+	if err := mapped.Guard(func() error { read(); return nil }); err != nil {
+		return fmt.Errorf("adapter %s: %w", a.Place, err)
 	}
-	low = Low{Rank: m.rank, Scale: m.scale}
-	if err := mapped.Guard(func() error { read(m, &low); return nil }); err != nil {
-		return Low{}, false, fmt.Errorf("adapter %s: %w", a.Place, err)
-	}
-	return low, true, nil
-}
-
-// down is [Low].A.
-func (m matrix) down() []float32 {
-	if m.embeds {
-		return transposed(numbers(m.b, m.rank*m.in), m.in, m.rank)
-	}
-	return numbers(m.a, m.rank*m.in)
-}
-
-// up is [Low].B.
-func (m matrix) up() []float32 {
-	if m.embeds {
-		return transposed(numbers(m.a, m.rank*m.out), m.rank, m.out)
-	}
-	return m.ofRows(m.b, m.rank)
-}
-
-// ofRows are the numbers of a tensor, of which each row has width, for the rows of the base's tensor.
-func (m matrix) ofRows(t *safetensors.Tensor, width int) []float32 {
-	if m.place == nil {
-		return numbers(t, m.out*width)
-	}
-	all, list := numbers(t, t.Dims[0]*width), make([]float32, m.out*width)
-	for row := range m.out {
-		copy(list[row*width:(row+1)*width], all[m.place(row)*width:])
-	}
-	return list
-}
-
-// transposed is a matrix [rows, columns] turned around.
-func transposed(x []float32, rows, columns int) []float32 {
-	out := make([]float32, len(x))
-	for i := range rows {
-		for k := range columns {
-			out[k*rows+i] = x[i*columns+k]
-		}
-	}
-	return out
-}
-
-// encodings are the dtypes of tensors.
-var encodings = map[string]gguf.Type{"F32": gguf.F32, "F16": gguf.F16, "BF16": gguf.BF16}
-
-// numbers are the first n elements of a tensor, which has one of the encodings.
-func numbers(t *safetensors.Tensor, n int) []float32 {
-	typ := encodings[t.DType]
-	_, size := typ.Block()
-	out := make([]float32, n)
-	// The error is impossible: find checked the sizes.
-	if err := gguf.Dequantize(typ, out, t.Data[:n*size]); err != nil {
-		panic(err)
-	}
-	return out
+	return nil
 }
 
 // target is a tensor of the base that a module of the adapter changes.
@@ -456,16 +385,25 @@ func (a *Adapter) add(m module, scale float32, to []target) error {
 
 // digest hashes what completions depend on: for each tensor of the base the scale and the numbers.
 func (a *Adapter) digest() string {
+	return a.hash(func(to io.Writer, t *safetensors.Tensor) { _, _ = to.Write(t.Data) })
+}
+
+// layout hashes the same with the names of the file's tensors in place of their numbers.
+func (a *Adapter) layout() string {
+	return a.hash(func(to io.Writer, t *safetensors.Tensor) { fmt.Fprintln(to, t.Name) })
+}
+
+func (a *Adapter) hash(add func(to io.Writer, t *safetensors.Tensor)) string {
 	h := sha256.New()
 	for _, name := range a.Tensors() {
 		m := a.matrices[name]
 		fmt.Fprintf(h, "%s %d %d %d %08x %s %s\n", name, m.out, m.rank, m.in, math.Float32bits(m.scale),
 			m.a.DType, m.b.DType)
-		h.Write(m.a.Data)
-		h.Write(m.b.Data)
+		add(h, m.a)
+		add(h, m.b)
 		if m.magnitude != nil {
 			fmt.Fprintf(h, "magnitude %s\n", m.magnitude.DType)
-			h.Write(m.magnitude.Data)
+			add(h, m.magnitude)
 		}
 	}
 	return hex.EncodeToString(h.Sum(nil))

@@ -10,6 +10,9 @@ import (
 	"strings"
 )
 
+// maxRank bounds ranks. It is far above the ranks that adapters have.
+const maxRank = 4096
+
 // config is what an adapter_config.json says.
 type config struct {
 	rank        int

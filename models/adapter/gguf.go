@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 
@@ -18,11 +19,16 @@ const Extension = ".gguf"
 
 // openGGUF opens an adapter of llama.cpp: a GGUF file with pairs lora_a and lora_b.
 func openGGUF(path string, base *models.Config) (*Adapter, error) {
+	before, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
 	file, err := gguf.Open(path, nil)
 	if err != nil {
 		return nil, err
 	}
-	return opened(path, file, func(a *Adapter) error { return a.findGGUF(file, base) })
+	a := newAdapter(path, file)
+	return a.opened(path, before, a.findGGUF(file, base))
 }
 
 // checkGGUF refuses files that are no LoRA adapter of the base's class. It returns alpha.

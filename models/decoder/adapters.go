@@ -2,11 +2,10 @@ package decoder
 
 import (
 	"fmt"
-	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/gomlx/compute"
-	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/dtypes/bfloat16"
 	"github.com/gomlx/compute/dtypes/float16"
 	"github.com/gomlx/compute/shapes"
@@ -106,90 +105,99 @@ func (a AdapterArray) parts() (outputs []int) {
 	return outputs
 }
 
-// Part returns the part of the array's elements that a slot has in a turn.
-func (a AdapterArray) part(flat any, slot, turn int) any {
-	size := a.format.Shape().Size()
-	first := (turn*a.slots + slot) * size
-	return reflect.ValueOf(flat).Slice(first, first+size).Interface()
+// Put writes what an adapter has for the matrix to its slot in flat, the elements of the array. The slot has zeros at
+// first, or what Put wrote for another adapter.
+func (a AdapterArray) Put(backend compute.Backend, flat any, slot int, from *adapter.Adapter) error {
+	switch flat := flat.(type) {
+	case []float32:
+		return put(a, backend, flat, slot, from)
+	case []bfloat16.BFloat16:
+		return put(a, backend, flat, slot, from)
+	case []float16.Float16:
+		return put(a, backend, flat, slot, from)
+	}
+	return fmt.Errorf("decoder: adapters are not held as %T", flat)
 }
 
-// Put writes what an adapter has for the matrix to its slot in flat, the elements of the array.
-func (a AdapterArray) Put(backend compute.Backend, flat any, slot int, from *adapter.Adapter) error {
-	read := from.ReadDown
-	if a.up {
-		read = from.ReadUp
-	}
+func put[E adapter.Element](a AdapterArray, backend compute.Backend, flat []E, slot int, from *adapter.Adapter) error {
+	size := a.format.Shape().Size()
 	for turn, tensors := range a.turns {
-		to := reflect.ValueOf(a.part(flat, slot, turn))
-		to.Clear()
-		column := 0 // of the matrix's outputs
-		for part, t := range tensors {
-			low, ok, err := read(t.Name)
-			switch {
-			case err != nil:
-				return err
-			case ok && a.embeds:
-				if err := a.putEmbedding(backend, to, low); err != nil {
-					return err
-				}
-			case ok && a.up:
-				a.putTransposed(to, low, part*a.rank, column)
-			case ok:
-				err := a.format.Pack(backend, to.Interface(), narrowed(low.A, a.format.DType), part*a.rank)
-				if err != nil {
-					return err
-				}
-			}
-			column += t.Shape[0]
+		to := flat[(turn*a.slots+slot)*size:][:size]
+		var err error
+		switch {
+		case a.embeds:
+			err = putEmbedding(a, backend, to, tensors[0].Name, from)
+		case a.up:
+			err = putUp(a, to, tensors, from)
+		default:
+			err = putDown(a, backend, to, tensors, from)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// putEmbedding writes scale * B, or A transposed, with rows of all ranks.
-func (a AdapterArray) putEmbedding(backend compute.Backend, to reflect.Value, low adapter.Low) error {
-	numbers := make([]float32, a.format.Out*a.rank)
-	for row := range a.format.Out {
-		for k := range low.Rank {
-			if a.up {
-				numbers[row*a.rank+k] = low.Scale * low.B[row*low.Rank+k]
-			} else {
-				numbers[row*a.rank+k] = low.A[k*a.format.Out+row]
+// putDown writes the As of the tensors one after the other.
+func putDown[E adapter.Element](a AdapterArray, backend compute.Backend, to []E, tensors []arch.Tensor,
+	from *adapter.Adapter) error {
+	if slices.ContainsFunc(tensors, func(t arch.Tensor) bool { return from.RankOf(t.Name) < a.rank }) {
+		clear(to) // not all is written
+	}
+	in := a.format.In
+	for part, t := range tensors {
+		rank := from.RankOf(t.Name)
+		if rank == 0 {
+			continue
+		}
+		rows := make([]E, rank*in)
+		if err := adapter.WriteDown(from, t.Name, adapter.Grid[E]{To: rows, Rank: in, Place: 1}); err != nil {
+			return err
+		}
+		if err := a.format.Pack(backend, to, rows, part*a.rank); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// putUp writes scale * B of the tensors, transposed, on the diagonal. What is not on it stays zero.
+func putUp[E adapter.Element](a AdapterArray, to []E, tensors []arch.Tensor, from *adapter.Adapter) error {
+	outputs, column := a.format.In, 0
+	for part, t := range tensors {
+		block, rank := to[part*a.rank*outputs+column:], from.RankOf(t.Name)
+		if rank > 0 {
+			if err := adapter.WriteUp(from, t.Name, adapter.Grid[E]{To: block, Rank: outputs, Place: 1}); err != nil {
+				return err
 			}
 		}
-	}
-	return a.format.Pack(backend, to.Interface(), narrowed(numbers, a.format.DType), 0)
-}
-
-// putTransposed writes scale * B transposed, from a row and a column on.
-func (a AdapterArray) putTransposed(to reflect.Value, low adapter.Low, row, column int) {
-	outputs := len(low.B) / low.Rank
-	numbers := make([]float32, len(low.B))
-	for i := range outputs {
-		for k, b := range low.B[i*low.Rank : (i+1)*low.Rank] {
-			numbers[k*outputs+i] = low.Scale * b
+		for k := rank; k < a.rank; k++ {
+			clear(block[k*outputs:][:t.Shape[0]])
 		}
+		column += t.Shape[0]
 	}
-	rows := reflect.ValueOf(narrowed(numbers, a.format.DType))
-	for k := range low.Rank {
-		first := (row+k)*a.format.In + column
-		reflect.Copy(to.Slice(first, first+outputs), rows.Slice(k*outputs, (k+1)*outputs))
-	}
+	return nil
 }
 
-// narrowed rounds numbers to a dtype.
-func narrowed(x []float32, dtype dtypes.DType) any {
-	switch dtype {
-	case dtypes.BFloat16:
-		out := make([]bfloat16.BFloat16, len(x))
-		models.ToBFloat16(out, x)
-		return out
-	case dtypes.Float16:
-		out := make([]float16.Float16, len(x))
-		models.ToFloat16(out, x)
-		return out
+// putEmbedding writes scale * B, or A transposed, with rows of all ranks.
+func putEmbedding[E adapter.Element](a AdapterArray, backend compute.Backend, to []E, tensor string,
+	from *adapter.Adapter) error {
+	rank := from.RankOf(tensor)
+	if rank < a.rank {
+		clear(to)
 	}
-	return x
+	switch {
+	case rank == 0:
+		return nil
+	case a.up:
+		return adapter.WriteUp(from, tensor, adapter.Grid[E]{To: to, Rank: 1, Place: a.rank})
+	}
+	rows := make([]E, a.format.Out*a.rank)
+	if err := adapter.WriteDown(from, tensor, adapter.Grid[E]{To: rows, Rank: 1, Place: a.rank}); err != nil {
+		return err
+	}
+	return a.format.Pack(backend, to, rows, 0)
 }
 
 // Adapters are the arrays of adapters as graph nodes.

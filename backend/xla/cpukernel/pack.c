@@ -1,5 +1,6 @@
 #include "gemm.h"
 
+#include <stdint.h>
 #include <string.h>
 
 // source returns the row of a matrix that packed column c comes from, or -1.
@@ -34,7 +35,13 @@ PACK(pack32, uint32_t)
 void q_pack(void *packed, const void *rows, int dtype, int64_t out, int64_t in, int gate_up, q_layout l, int64_t first,
 	int64_t n, int64_t from, int64_t to) {
 	enum { MOST = 64 }; // columns of a panel
-	const size_t size = q_size(dtype);
+	const int64_t panel_bytes = l.panel * q_padded_in(in, l) * (int64_t)q_size(dtype);
+	size_t size = q_size(dtype), group = size * l.group;
+	if (in % l.group == 0 && group <= 4 && (uintptr_t)rows % group == 0) { // each group is moved as one number
+		in /= l.group;
+		size = group;
+		l.group = 1;
+	}
 	for (int64_t p = from; p < to; p++) {
 		const void *columns[MOST];
 		int any = 0;
@@ -44,7 +51,7 @@ void q_pack(void *packed, const void *rows, int dtype, int64_t out, int64_t in, 
 			any |= columns[c] != NULL;
 		}
 		if (!any) continue;
-		void *panel = (char *)packed + p * l.panel * q_padded_in(in, l) * size;
+		void *panel = (char *)packed + p * panel_bytes;
 		if (size == 1) pack8(panel, (const int8_t *const *)columns, in, l.panel, l.group);
 		else if (size == 2) pack16(panel, (const uint16_t *const *)columns, in, l.panel, l.group);
 		else pack32(panel, (const uint32_t *const *)columns, in, l.panel, l.group);
