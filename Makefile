@@ -31,8 +31,7 @@ test: fetch
 
 # Runs the command's scripts to their end. make test stops each after a second or two, at `[short] stop`.
 test-scripts: fetch
-	XLA_FLAGS="--xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1 $(XLA_FLAGS)" \
-		$(GO) test -timeout 30m -run '^TestScripts$$' ./cmd/sample
+	GO=$(GO) scripts/test.sh --scripts
 
 test-slow: fetch
 	$(GO) test -timeout 80m $(TESTS)

@@ -47,6 +47,7 @@ func TestGoldensOfTPUKernelThatUpdates(t *testing.T) {
 			}
 			for _, kind := range kinds {
 				t.Run(fmt.Sprintf("%s/%s/%s", c.Name, backend.Name(), kind), func(t *testing.T) {
+					// The fast tests have every second case, every fourth in all forms.
 					if i%4 > 0 && (kind != "packed" || i%2 > 0) || backend.Name() != "xla" {
 						testenv.Slow(t)
 					}

@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
-# Runs the fast tests of packages, ./... if none is named: make test. The tests of engine and of cmd/sample take about
-# as long as all others together, and go test would start those of cmd/sample last. So both run alongside the others,
-# and the tests of engine in two processes.
+# Runs the fast tests of packages, or with --scripts the command's scripts in full: make test, make test-scripts. The
+# tests of engine and of cmd/sample take about as long as all others together, and go test would start cmd/sample's
+# last. So both run alongside the others, and the tests of engine in two processes.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 GO=${GO:-go}
 flags=(-short -timeout 30m)
-[ "$*" = ./... ] || exec $GO test "${flags[@]}" "$@"
-failed=0
-flags+=(-vet=off) # make test runs go vet on all packages
 # XLA's compiler takes most of the time, and kernels in C do what takes time in a step. So the fast tests compile
 # without LLVM's optimizations and each program as one LLVM module: half the time. make test-slow compiles as the
 # product does.
 export XLA_FLAGS="--xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1 ${XLA_FLAGS:-}"
+[ "$*" != --scripts ] || exec $GO test -timeout 30m -run '^TestScripts$' ./cmd/sample
+[ "$*" = ./... ] || exec $GO test "${flags[@]}" "$@"
+failed=0
+flags+=(-vet=off) # make test runs go vet on all packages
 # With -cpu 1 kernels run on one thread: three processes share the cores, and a thread that waits for another spins.
 # Tests of threads set the number of threads themselves.
 {

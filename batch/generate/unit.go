@@ -34,7 +34,7 @@ type Unit struct {
 
 	Rows    *rowQueue
 	lineage *unitLineage // nil if no row continues another one
-	// ancestry is what rows continue that are audited, which wait for none.
+	// ancestry has the parents of audited rows, which are published; nil unless the unit is an audit.
 	ancestry *ancestry
 	reuse    *reusing
 	stale    resume.StaleResults // results of parts that are written again

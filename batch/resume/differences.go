@@ -59,7 +59,8 @@ func different(p *process.Process, j *spec.Job, differences jobstate.Differences
 			"(hf://datasets/ORG/NAME@COMMIT/PATH). "
 	}
 	if folder, err := p.WorkFolder(j); err == nil && storage.IsRemote(j.Output) {
-		only += fmt.Sprintf("The job's state is in %s on this machine: remove it if the output was emptied. ", folder)
+		only += fmt.Sprintf("The job's state is in %s on this machine: remove that folder if the output was emptied. ",
+			folder)
 	}
 	return setting.Errorf("%w\n%s%sGive it the settings it was started with to continue, or %s",
 		&jobstate.DifferentJobError{Output: j.Output, Differences: differences}, extends, only,

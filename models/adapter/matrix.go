@@ -37,8 +37,8 @@ type Element interface {
 	float32 | bfloat16.BFloat16 | float16.Float16
 }
 
-// Grid is where the numbers of A or B go: the one of a rank and a place, which is an input of A or an output of B, to
-// To[rank*Rank + place*Place].
+// Grid gives which element of To each number of A or B becomes. Its index is rank*Rank + place*Place; a place is an
+// input of A or an output of B.
 type Grid[E Element] struct {
 	To          []E
 	Rank, Place int
