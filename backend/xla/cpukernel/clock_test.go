@@ -1,16 +1,18 @@
-package cpukernel
+package cpukernel_test
 
 import (
 	"testing"
 	"unsafe"
+
+	"github.com/quire/quire/backend/xla/cpukernel"
 )
 
 func TestClocked(t *testing.T) {
-	handlers := Handlers()
+	handlers := cpukernel.Handlers()
 	if len(handlers) == 0 {
 		t.Fatal("no kernels")
 	}
-	again := Handlers()
+	again := cpukernel.Handlers()
 	seen := map[unsafe.Pointer]string{}
 	for name, handler := range handlers {
 		if again[name] != handler {
@@ -20,7 +22,7 @@ func TestClocked(t *testing.T) {
 			t.Errorf("%s and %s have one handler", name, other)
 		}
 		seen[handler] = name
-		if _, ok := Times()[name]; !ok && name != Chain { // its kernels have
+		if _, ok := cpukernel.Times()[name]; !ok && name != cpukernel.Chain { // its kernels have
 			t.Errorf("%s has no clock", name)
 		}
 	}

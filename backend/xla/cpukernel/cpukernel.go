@@ -53,7 +53,7 @@ var features = sync.OnceValues(func() (string, error) {
 	}
 	C.q_set_level(C.int(level))
 	SetThreads(0)
-	useCode(level, func() bool { return sameAsAVX2(allAt(level)) })
+	UseCode(level, CodeAt(level).SameAsAVX2)
 	return Levels[level], nil
 })
 

@@ -1,4 +1,4 @@
-package cpukernel
+package cpukernel_test
 
 import (
 	"math"
@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quire/quire/backend/xla/cpukernel"
 	"pgregory.net/rapid"
 )
 
@@ -46,7 +47,7 @@ func (m *machine) step(kind, threads int) (took, lost time.Duration) {
 }
 
 // run has a crowd decide for that long. It returns the mean of the threads, and what part of the steps' work they took.
-func (m *machine) run(c *crowd, threads *int, long time.Duration) (mean, part float64) {
+func (m *machine) run(c *cpukernel.Crowd, threads *int, long time.Duration) (mean, part float64) {
 	var sum, all, work time.Duration
 	for all < long {
 		kind := 1
@@ -57,7 +58,7 @@ func (m *machine) run(c *crowd, threads *int, long time.Duration) (mean, part fl
 		all += took
 		sum += took * time.Duration(*threads)
 		work += m.work[kind]
-		*threads = c.step(kind, took, lost)
+		*threads = c.Step(kind, took, lost)
 	}
 	return float64(sum) / float64(all), float64(all) / float64(work)
 }
@@ -74,7 +75,7 @@ func TestQuietMachineUsesAllThreads(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawMachine(t)
 		threads := m.processors
-		if mean, _ := m.run(newCrowd(m.processors), &threads, time.Minute); mean != float64(m.processors) {
+		if mean, _ := m.run(cpukernel.NewCrowd(m.processors), &threads, time.Minute); mean != float64(m.processors) {
 			t.Fatalf("%g threads of %d", mean, m.processors)
 		}
 	})
@@ -86,7 +87,7 @@ func TestCrowdedMachineUsesFewerThreads(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawMachine(t)
 		m.others = rapid.IntRange(1, m.processors+2).Draw(t, "others")
-		c, threads := newCrowd(m.processors), m.processors
+		c, threads := cpukernel.NewCrowd(m.processors), m.processors
 		settle := max(3*time.Minute, 1000*m.work[1]) // trials of long steps are far apart
 		m.run(c, &threads, settle)
 		mean, part := m.run(c, &threads, time.Minute)
@@ -106,7 +107,7 @@ func TestCrowdedMachineUsesFewerThreads(t *testing.T) {
 func TestFewerThreadsThatDoNotHelp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawMachine(t)
-		c, threads := newCrowd(m.processors), m.processors
+		c, threads := cpukernel.NewCrowd(m.processors), m.processors
 		var all, fewer time.Duration
 		for all < time.Minute {
 			took, _ := m.step(1, threads)
@@ -114,7 +115,7 @@ func TestFewerThreadsThatDoNotHelp(t *testing.T) {
 			if threads < m.processors {
 				fewer += took
 			}
-			threads = c.step(1, took, took/2)
+			threads = c.Step(1, took, took/2)
 		}
 		if fewer > all/8 || fewer == 0 {
 			t.Fatalf("%s of %s with fewer threads", fewer, all)

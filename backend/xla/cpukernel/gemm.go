@@ -49,14 +49,14 @@ var chooseLinear = sync.OnceFunc(func() {
 	if _, err := Features(); err != nil {
 		return // the code that registers the kernels reports it
 	}
-	if wanted, got := settleLinear(); got < wanted {
+	if wanted, got := SettleLinear(); got < wanted {
 		slog.Warn("linear layers are wrong with what this processor has, and run with less", "has", Levels[wanted],
 			"runs", Levels[got])
 	}
 })
 
-// settleLinear chooses the level, and returns what this machine has and what linear layers run with.
-func settleLinear() (has, runs int) { return int(C.q_level()), int(C.q_linear_choose()) }
+// SettleLinear chooses the level of linear layers. It returns the level that this machine has and the one they run with.
+func SettleLinear() (has, runs int) { return int(C.q_level()), int(C.q_linear_choose()) }
 
 // LinearLayout returns the layout of matrices of a dtype.
 func LinearLayout(d DType) Layout {

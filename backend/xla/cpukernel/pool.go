@@ -5,9 +5,9 @@ package cpukernel
 */
 import "C"
 
-// poolWrong runs jobs of two stages on threads, some of them missing and some late, and returns what the pool did
+// CheckPool runs jobs of two stages on threads, some of them missing and some late, and returns what the pool did
 // wrong, or "".
-func poolWrong(threads, refused, late, firstTasks, tasks int) string {
+func CheckPool(threads, refused, late, firstTasks, tasks int) string {
 	wrong := C.q_pool_check(C.int64_t(threads), C.int64_t(refused), C.int64_t(late), C.int64_t(firstTasks),
 		C.int64_t(tasks))
 	if wrong == nil {
@@ -16,7 +16,7 @@ func poolWrong(threads, refused, late, firstTasks, tasks int) string {
 	return C.GoString(wrong)
 }
 
-// poolBusy runs jobs of one task per thread; each task is busy for so many nanoseconds.
-func poolBusy(threads, jobs, nanoseconds int) {
+// BusyPool runs jobs of one task per thread; each task is busy for so many nanoseconds.
+func BusyPool(threads, jobs, nanoseconds int) {
 	C.q_pool_busy(C.int64_t(threads), C.int64_t(jobs), C.int64_t(nanoseconds))
 }

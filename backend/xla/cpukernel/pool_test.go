@@ -1,10 +1,11 @@
-package cpukernel
+package cpukernel_test
 
 import (
 	"fmt"
 	"sync"
 	"testing"
 
+	"github.com/quire/quire/backend/xla/cpukernel"
 	"pgregory.net/rapid"
 )
 
@@ -14,7 +15,7 @@ func TestPoolRunsEachTaskOnce(t *testing.T) {
 		threads := rapid.IntRange(1, 9).Draw(t, "threads")
 		refused, late := rapid.IntRange(0, 3).Draw(t, "refused"), rapid.IntRange(0, 3).Draw(t, "late")
 		firstTasks, tasks := rapid.IntRange(0, 40).Draw(t, "first tasks"), rapid.IntRange(0, 100).Draw(t, "tasks")
-		if wrong := poolWrong(threads, refused, late, firstTasks, tasks); wrong != "" {
+		if wrong := cpukernel.CheckPool(threads, refused, late, firstTasks, tasks); wrong != "" {
 			t.Fatal(wrong)
 		}
 	})
@@ -26,7 +27,7 @@ func TestPoolRunsJobsAtOnce(t *testing.T) {
 	for i := range 4 {
 		group.Go(func() {
 			for n := range 100 {
-				if wrong := poolWrong(2+i, n%3, n%2, n%5, n); wrong != "" {
+				if wrong := cpukernel.CheckPool(2+i, n%3, n%2, n%5, n); wrong != "" {
 					t.Errorf("job %d of thread %d: %s", n, i, wrong)
 				}
 			}
@@ -39,7 +40,7 @@ func TestPoolRunsJobsAtOnce(t *testing.T) {
 func BenchmarkPool(b *testing.B) {
 	for _, work := range []int{0, 1000, 5000} {
 		b.Run(fmt.Sprintf("work=%dns", work), func(b *testing.B) {
-			poolBusy(2, b.N, work)
+			cpukernel.BusyPool(2, b.N, work)
 			b.ReportMetric(b.Elapsed().Seconds()*1e9/float64(b.N)-float64(work), "beyond-ns/op")
 		})
 	}
