@@ -277,6 +277,7 @@ func TestKilledAtHalfWay(t *testing.T) {
 
 // Two processes cannot work on one job.
 func TestOneProcessAJob(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	j := newCrashJob(t)
 	first := j.command(t, "out", time.Millisecond)
 	if err := first.Start(); err != nil {

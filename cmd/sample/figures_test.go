@@ -202,6 +202,7 @@ func (j *crashJob) points(t *testing.T, r generate.Report) {
 // Whatever ends the runs of a job, and whoever continues with it, all figures add up, and in the end are those of the
 // output.
 func TestFiguresAddUp(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	kill, interrupt := os.Kill, os.Interrupt
 	fails := []string{"QUIRE_FAKE_FAIL=20,3"}
 	for name, job := range map[string]func(t *testing.T, j *crashJob){
@@ -264,6 +265,7 @@ func TestFiguresAddUp(t *testing.T) {
 // With one completion a row, the rows that a run finished are the completions that were generated in it, however many
 // of the others were in parts or in the journal alone.
 func TestRowsOfEarlierRuns(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	j := newCrashJob(t, "--part-rows", "750", "--report", "report.json")
 	j.args[slices.Index(j.args, "-n")+1] = "1"
 	first := j.end(t, os.Interrupt, 1300, nil)
@@ -282,6 +284,7 @@ func TestRowsOfEarlierRuns(t *testing.T) {
 
 // Parts that an older version noted have no finish reasons: the figures say so, and add up.
 func TestNotesWithoutReasons(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	j := newFiguresJob(t, "--part-rows", "100")
 	j.end(t, nil, 0, nil)
 	notes := filepath.Join(j.dir, "out", "_job", "parts.log")

@@ -38,7 +38,7 @@ func fakeBucket(t *testing.T, every int64) (url func(key string) string) {
 	}
 	fake := gofakes3.New(backend, gofakes3.WithLogger(gofakes3.DiscardLog())).Server()
 	if testing.Short() { // each error is waited for
-		every *= 8
+		every *= 40
 	}
 	var asked atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -42,6 +42,7 @@ func queueAndRow(t *testing.T) (dir, nats string) {
 
 // A unit whose worker is silent and lives, as its lock says, stays that worker's, and does not count as failed.
 func TestUnitOfAWorkerThatLives(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	dir, nats := queueAndRow(t)
 	var out, id shared
 	env := &cli.Environment{Stdout: &id, Stderr: &out, Models: fakeModels{}, FS: vfs.OS}
@@ -110,6 +111,7 @@ func TestUnitOfAWorkerThatLives(t *testing.T) {
 
 // A worker that has nothing to do is healthy, before its first job and after it.
 func TestWaitingWorkerIsHealthy(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	dir, nats := queueAndRow(t)
 	var out shared
 	env := &cli.Environment{Stdout: io.Discard, Stderr: &out, Models: fakeModels{}, FS: vfs.OS}

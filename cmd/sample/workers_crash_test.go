@@ -149,6 +149,7 @@ func names(files map[string]string) (all []string) {
 // Workers whose supervisor was killed hold their locks until the system has freed their memory. The same command,
 // started at once, waits for that.
 func TestWorkersWaitForDyingOnes(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	j := newCrashJob(t, "--part-rows", "700", "--workers", "2")
 	folder := filepath.Join(j.dir, "out", "_job")
 	if err := os.MkdirAll(folder, 0o755); err != nil {
