@@ -1,27 +1,31 @@
 #!/usr/bin/env python3
-"""Embed the same texts with all-MiniLM-L6-v2 by Quire and by sentence-transformers, in turns, on the same processors.
+"""Embed the same texts with all-MiniLM-L6-v2 by Quire and by other engines, in turns, on the same processors.
 
     sample setup minilm
-    pip install sentence-transformers
-    bench/embeddings.py [TEXTS] [TURNS]
+    bench/peers/setup.sh python embed llama
+    bench/embeddings.py [--texts 2000] [--turns 3] [--peers sentence-transformers,onnx,infinity,vllm,llama.cpp]
 
 It prints tokens a second of wall-clock time, and of the time that processors spent, which says more on a busy machine.
-Both start from text, have their model loaded, and compute in float32. Texts have the lengths of a corpus: most are
-short, a few are longer than the model's window of 256 tokens.
+All start from text, have their model loaded and warm, and compute in float32. Texts have the lengths of a corpus: most
+are short, a few are longer than the model's window of 256 tokens.
 """
 
+import argparse
 import json
 import os
 import random
 import re
 import subprocess
-import sys
 import tempfile
-import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+CACHE = Path(os.environ.get("QUIRE_CACHE") or Path.home() / ".cache" / "quire")
+MODEL = CACHE / "models" / "all-MiniLM-L6-v2"
+PEERS = CACHE / "peers"
 THREADS = len(os.sched_getaffinity(0))
+# The environment of bench/peers/setup.sh that has each peer.
+PYTHONS = {"sentence-transformers": "embed", "onnx": "embed-onnx", "infinity": "embed-infinity", "vllm": "python"}
 
 
 def texts(count):
@@ -36,45 +40,53 @@ def texts(count):
 
 
 def ours(binary, path):
-    """(tokens/s, tokens/cpu-s) of Quire."""
+    """(tokens/s, tokens per second of a processor) of Quire, and the tokens."""
     env = dict(os.environ, QUIRE_BENCH_TEXTS=str(path), GOMAXPROCS=str(THREADS))
     out = subprocess.run(
         [binary, "-test.run", "XX", "-test.bench", "MiniLM", "-test.benchtime", "1x"],
         cwd=ROOT / "engine" / "encode", env=env, check=True, capture_output=True, text=True).stdout
-    return tuple(float(re.search(rf"([0-9.e+]+) {unit}", out)[1]) for unit in ("tokens/s", "tokens/cpu-s"))
+    return tuple(float(re.search(rf"([0-9.e+]+) {unit}", out)[1]) for unit in ("tokens/s", "tokens/cpu-s", "tokens"))
 
 
-def theirs(model, list_of_texts):
-    """The same of sentence-transformers."""
-    tokens = sum(min(len(ids), model.max_seq_length) for ids in model.tokenizer(list_of_texts)["input_ids"])
-    wall, cpu = time.perf_counter(), time.process_time()
-    model.encode(list_of_texts, batch_size=32, show_progress_bar=False)
-    return tokens / (time.perf_counter() - wall), tokens / (time.process_time() - cpu)
+def theirs(peer, path, tokens):
+    """The same of a peer, which is given the number of tokens."""
+    if peer == "llama.cpp":
+        command = [next(PEERS.glob("llama_cpp_python-*/build-quire/bin/llama_embed")),
+                   PEERS / "all-MiniLM-L6-v2-F32.gguf"]
+    else:
+        command = [PEERS / PYTHONS[peer] / "bin" / "python", ROOT / "bench" / "peers" / "embed_job.py", peer, MODEL]
+    done = subprocess.run([*command, path, str(THREADS)], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"{peer}: {done.stderr[-2000:]}")
+    out = json.loads(done.stdout.splitlines()[-1])
+    return tokens / out["seconds"], tokens / out["processor_seconds"]
 
 
-def main(count, turns):
-    import torch
-    from sentence_transformers import SentenceTransformer
-
-    torch.set_num_threads(THREADS)
-    folder = tempfile.mkdtemp()
-    binary = Path(folder) / "encode.test"
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--texts", type=int, default=2000)
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--peers", default=",".join([*PYTHONS, "llama.cpp"]))
+    args = parser.parse_args()
+    folder = Path(tempfile.mkdtemp())
+    binary, path = folder / "encode.test", folder / "texts.txt"
     subprocess.run(["go", "test", "-c", "-o", binary, "./engine/encode"], cwd=ROOT, check=True)
-    cache = Path(os.environ.get("QUIRE_CACHE") or Path.home() / ".cache" / "quire")
-    model = SentenceTransformer(str(cache / "models" / "all-MiniLM-L6-v2"), device="cpu")
-    list_of_texts = texts(count)
-    path = Path(folder) / "texts.txt"
-    path.write_text("\n".join(list_of_texts) + "\n")
-    model.encode(list_of_texts[:64], show_progress_bar=False)
-    rows = []
-    for _ in range(turns):
-        rows.append((ours(binary, path), theirs(model, list_of_texts)))
-        print(json.dumps(dict(quire=rows[-1][0], sentence_transformers=rows[-1][1])), flush=True)
-    for i, unit in enumerate(("tokens/s", "tokens/cpu-s")):
-        a, b = (sorted(row[k][i] for row in rows)[len(rows) // 2] for k in range(2))
-        print(f"{unit}: Quire {a:.0f}, sentence-transformers {b:.0f}, {a / b:.2f} times, {THREADS} threads, "
-              f"load {os.getloadavg()[0]:.1f}")
+    path.write_text("\n".join(texts(args.texts)) + "\n")
+    runs = {name: [] for name in ["quire", *args.peers.split(",")]}
+    for _ in range(args.turns):
+        *mine, tokens = ours(binary, path)
+        runs["quire"].append(mine)
+        for peer in args.peers.split(","):
+            runs[peer].append(theirs(peer, path, tokens))
+        print(json.dumps({name: run[-1] for name, run in runs.items()}), flush=True)
+    median = {name: [sorted(r[i] for r in run)[len(run) // 2] for i in range(2)] for name, run in runs.items()}
+    print(f"\n{THREADS} threads, {tokens:.0f} tokens, load {os.getloadavg()[0]:.1f}\n")
+    print("| | tokens/s | Quire is faster by | tokens per second of a processor | Quire is faster by |\n"
+          "| --- | --- | --- | --- | --- |")
+    for name, (wall, processor) in median.items():
+        print(f"| {name} | {wall:,.0f} | {median['quire'][0] / wall:.2f} | {processor:,.0f} | "
+              f"{median['quire'][1] / processor:.2f} |")
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 2000, int(sys.argv[2]) if len(sys.argv) > 2 else 3)
+    main()

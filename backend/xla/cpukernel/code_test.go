@@ -55,7 +55,8 @@ func TestCodeIsTheSame(t *testing.T) {
 		t.Errorf("the code for %s does not give what AVX2's does", name)
 	}
 	if has, runs := cpukernel.SettleLinear(); runs < has {
-		t.Errorf("linear layers are wrong with the code for %s, and run with that for %s", cpukernel.Levels[has], cpukernel.Levels[runs])
+		t.Errorf("linear layers are wrong with the code for %s, and run with that for %s", cpukernel.Levels[has],
+			cpukernel.Levels[runs])
 	}
 }
 

@@ -17,7 +17,8 @@ func NewCrowd(most int) *Crowd {
 	return c
 }
 
-// Step counts a step of a kind, which took so long and lost so much of it. It returns how many threads the next one should use.
+// Step counts a step of a kind, which took so long and lost so much of it. It returns how many threads the next one
+// should use.
 func (c *Crowd) Step(kind int, took, lost time.Duration) int {
 	return int(C.q_crowd_step(&c.of, C.int(kind), C.int64_t(took), C.int64_t(lost)))
 }

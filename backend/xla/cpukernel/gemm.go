@@ -55,7 +55,8 @@ var chooseLinear = sync.OnceFunc(func() {
 	}
 })
 
-// SettleLinear chooses the level of linear layers. It returns the level that this machine has and the one they run with.
+// SettleLinear chooses the level of linear layers. It returns the level that this machine has, and the one they run
+// with.
 func SettleLinear() (has, runs int) { return int(C.q_level()), int(C.q_linear_choose()) }
 
 // LinearLayout returns the layout of matrices of a dtype.
