@@ -1,6 +1,8 @@
 package jobflags
 
 import (
+	"bytes"
+	"encoding/json"
 	"io"
 	"os"
 	"path/filepath"
@@ -60,7 +62,14 @@ func (o *Options) input(stdin io.Reader) io.Reader {
 	if o.piped != nil {
 		return o.piped
 	}
-	return stdin
+	if len(o.Prompts) == 0 {
+		return stdin
+	}
+	var rows bytes.Buffer
+	for _, prompt := range o.Prompts {
+		_ = json.NewEncoder(&rows).Encode(map[string]string{"prompt": prompt}) // texts have no errors
+	}
+	return &rows
 }
 
 // endable gives what stdin has. Where that is a file, the reader can be closed.

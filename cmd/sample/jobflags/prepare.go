@@ -38,7 +38,8 @@ func (o *Options) Read(f *cli.Flags, args []string) error {
 	if err := o.ReadConfig(f); err != nil {
 		return err
 	}
-	if o.MayTry && len(args) > 0 && o.Spec.Output == "" && len(o.Spec.Inputs) == 0 {
+	mayTry := o.MayTry || o.ForTask != "" && !o.Spec.Task.Reads().NeedsSeconds
+	if mayTry && len(args) > 0 && o.Spec.Output == "" && len(o.Spec.Inputs) == 0 {
 		if err := o.takePrompts(f, args); err != nil {
 			return fmt.Errorf("%s: %w", f.Set.Name(), cli.PlaceOr(err))
 		}
@@ -123,12 +124,19 @@ func (o *Options) takePrompts(f *cli.Flags, args []string) error {
 	for _, arg := range args {
 		_, err := os.Stat(arg)
 		if err == nil || promptset.NamesInput(arg) {
-			return fmt.Errorf("%s is the name of a file: give --output for the completions of its rows; without "+
-				"--output an argument is a prompt", arg)
+			return fmt.Errorf("%s is the name of a file: give --output for the %s of its rows; without --output an "+
+				"argument is a prompt", arg, o.Spec.Task.Results())
+		}
+	}
+	useless := slices.Concat(withFolder, withRows)
+	if o.Spec.Encodes() { // it prints rows
+		useless, o.Process.InOrder = withFolder, true
+		if !cli.Given(f.Set.Lookup("progress")) && !o.Verbose {
+			o.Progress = "none"
 		}
 	}
 	const why = "is for rows of files, and the arguments are prompts: leave it out, or give --input and --output"
-	if err := cli.RefuseGiven(f, slices.Concat(withFolder, withRows), why); err != nil {
+	if err := cli.RefuseGiven(f, useless, why); err != nil {
 		return err
 	}
 	o.Prompts, o.Spec.Inputs, o.Spec.Output = args, []string{spec.Standard}, spec.Standard

@@ -96,7 +96,7 @@ func newJob(o *jobflags.Options) *cli.Command {
 				return err
 			}
 			defer o.Maintenance.Watch(env, o.Logger(env))()
-			if len(o.Prompts) > 0 {
+			if len(o.Prompts) > 0 && !o.Spec.Encodes() {
 				return errors.Join(prompts.Complete(ctx, env, o), stop())
 			}
 			if o.Units.Workers > 0 {

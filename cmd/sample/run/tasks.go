@@ -25,6 +25,7 @@ A longer text is truncated, which the column truncated tells. A vector depends o
 else runs.
 `,
 		example: `
+sample embed -m minilm "Why is the sky blue?"
 sample embed -m ./all-MiniLM-L6-v2 -i corpus.parquet --prompt-column text -o vectors
 sample embed -m hf://BAAI/bge-m3 -i 'docs/*.jsonl' -o vectors --embedding-type float16
 sample embed -m ./embeddinggemma-300m -i queries.jsonl -o queries --prompt-name query --dimensions 256
@@ -68,11 +69,16 @@ func NewTasks() (all []*cli.Command) {
 		o := jobflags.Options{ForTask: t.task}
 		command := newJob(&o)
 		command.Name, command.Args = string(t.task), "[FILE...]"
+		prompts := ""
+		if !t.task.Reads().NeedsSeconds {
+			command.Args = "[FILE... | PROMPT...]"
+			prompts = "\nWithout --output an argument is a prompt, and its row is printed.\n"
+		}
 		command.Summary = t.summary + " in " + promptset.InputFormats() + " files"
 		command.About = cli.Paragraph("The same as \"sample run --task "+string(t.task)+"\". "+t.rows+" The output "+
 			"has a row for each of them, in the order of the input: the input's columns, then "+
 			strings.Join(cli.DefaultColumns(t.task), ", ")+" ("+t.doc+"). A row that cannot be run has an error; the "+
-			"job continues, and the exit code is 3.") + t.about + `
+			"job continues, and the exit code is 3.") + t.about + prompts + `
 The job is kept, resumed, split and queued as in "sample run": see "sample help run".`
 		command.Example = t.example
 		command.Short = append(append([]string{"model", "input", "output"}, t.short...), "truncate-prompt-tokens",
