@@ -192,10 +192,10 @@ func (c *Config) Generates() error {
 	case c.Classifier != nil:
 		return setting.Errorf("%s scores classes: it generates no text; give `task` classify or rerank", c.Architecture)
 	case c.Encoder.Only:
-		return fmt.Errorf("%s only encodes: it generates no text, and can be used for embeddings alone", c.Architecture)
+		return setting.Errorf("%s only encodes: it generates no text; give `task` embed", c.Architecture)
 	case slices.ContainsFunc(c.Layers, func(l Layer) bool { return l.Ahead > 0 }):
-		return fmt.Errorf("%s attends to tokens after a token: it generates no text, and can be used for embeddings "+
-			"alone", c.Architecture)
+		return setting.Errorf("%s attends to tokens after a token: it generates no text; give `task` embed",
+			c.Architecture)
 	}
 	return nil
 }
