@@ -38,13 +38,20 @@ func weightShards(dir string) (shards []string, index map[string]string, err err
 	case !errors.Is(err, os.ErrNotExist):
 		return shards, index, err
 	}
-	remedy := "download the model's safetensors files there"
+	return nil, nil, fmt.Errorf("folder %s has neither %s nor %s; %s", dir, weightsFile, weightsIndex,
+		otherFormats(dir, "download the model's safetensors files there"))
+}
+
+// otherFormats returns what to do with a folder that lacks a file of Hugging Face's: remedy if it has no model of
+// another format.
+func otherFormats(dir, remedy string) string {
 	if found, _ := filepath.Glob(filepath.Join(dir, "*.gguf")); len(found) > 0 {
-		remedy = "name a GGUF file itself, e.g. " + found[0]
-	} else if found, _ := filepath.Glob(filepath.Join(dir, "*.bin")); len(found) > 0 {
-		remedy = "PyTorch .bin weights are not read; convert them to safetensors"
+		return "name a GGUF file itself, e.g. " + found[0]
 	}
-	return nil, nil, fmt.Errorf("folder %s has neither %s nor %s; %s", dir, weightsFile, weightsIndex, remedy)
+	if found, _ := filepath.Glob(filepath.Join(dir, "*.bin")); len(found) > 0 {
+		return "PyTorch .bin weights are not read; convert them to safetensors"
+	}
+	return remedy
 }
 
 // readIndex reads the index of a sharded model.
@@ -112,7 +119,8 @@ func readFolderConfig(dir string) (Config, error) {
 func readConfigFile(path, generationPath string) (Config, error) {
 	data, err := readTextFile(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return Config{}, fmt.Errorf("%s is missing; a Hugging Face folder needs it: %w", path, os.ErrNotExist)
+		return Config{}, noModelError(fmt.Sprintf("%s is missing; %s", path, otherFormats(filepath.Dir(path),
+			"a Hugging Face folder needs it")))
 	}
 	if err != nil {
 		return Config{}, err

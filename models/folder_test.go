@@ -45,6 +45,7 @@ func TestFolderErrors(t *testing.T) {
 		"torch weights": {files{configFile: good, "pytorch_model.bin": nil},
 			[]string{"convert them to safetensors"}},
 		"GGUF inside": {files{configFile: good, "x.gguf": nil}, []string{"name a GGUF file itself", "x.gguf"}},
+		"GGUF alone":  {files{"x.gguf": nil}, []string{configFile + " is missing; name a GGUF file itself", "x.gguf"}},
 		"config broken": {files{configFile: []byte("{"), weightsFile: safetensorsOf("a")},
 			[]string{configFile, "JSON"}},
 		"generation broken": {files{configFile: good, generationFile: []byte("["), weightsFile: safetensorsOf("a")},

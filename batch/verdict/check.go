@@ -17,7 +17,7 @@ func (s *Settings) Check(invalid func(field, format string, args ...any) error) 
 			return invalid("accept-schema", "is no JSON schema that can be checked: %v", err)
 		}
 	}
-	const judges = "`accept-regex`, `accept-schema`, `accept-equals` or `accept-command`, or `accept-score`"
+	const judges = "`accept-regex`, `accept-schema`, `accept-equals`, `accept-command` or `accept-score`"
 	switch {
 	case s.Until < 0:
 		return invalid("until", "is %d, but must be at least 1", s.Until)

@@ -91,6 +91,10 @@ func (w *Watcher) Serve(ctx context.Context, s *process.Session) (stop func(), e
 	w.closeAll()
 	w.now, w.last, w.failed = s.Checkpoint, "", ""
 	w.note(Taken{Version: s.Fingerprint, Time: time.Now()})
+	if _, err := os.Stat(w.place); !storage.IsRemote(w.place) && errors.Is(err, os.ErrNotExist) {
+		w.process.Printf("warning: there is no folder %s to watch yet: the model's own weights generate until it has "+
+			"others", w.place)
+	}
 	w.look(ctx)
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup

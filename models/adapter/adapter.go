@@ -115,8 +115,10 @@ func readConfig(folder string) ([]byte, error) {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return nil, fmt.Errorf("there is no %s in it: give the folder of a LoRA adapter that PEFT saved: %w",
-			ConfigFile, os.ErrNotExist)
+		if _, err := os.Stat(folder); err != nil {
+			return nil, errors.New("there is no such folder: give that of a LoRA adapter that PEFT saved")
+		}
+		return nil, fmt.Errorf("there is no %s in it: give the folder of a LoRA adapter that PEFT saved", ConfigFile)
 	case err != nil:
 		return nil, err
 	case info.Size() > maxConfigBytes:
