@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/quire/quire/batch/outcome"
+	"github.com/quire/quire/batch/reuse"
 	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
@@ -161,6 +162,18 @@ func (j *Job) WithStates(s sentence.Settings, size int, warn func(format string,
 		return refuse("the model's files have a prompt before each text: give `prompt-name` none, and prompts with it")
 	}
 	return next, err
+}
+
+// Forms are what the hidden states and the vectors of a job's output depend on, alongside the model and the prompts.
+func (j *Job) Forms() (f reuse.Forms) {
+	if slices.Contains(j.Columns, completion.HiddenColumn) {
+		e := j.Hidden.engine(0)
+		f.Hidden = fmt.Sprint(e.Layers, " ", e.DType, " ", e.All)
+	}
+	if v := &j.Vectors; j.Embeds() {
+		f.Embedding = fmt.Sprint(v.VectorType, " ", v.Pooling, " ", v.Normalize)
+	}
+	return f
 }
 
 // WithClassifier is the job with what its model's head says about scores; nil for a model without a head.
