@@ -152,6 +152,8 @@ func headError(task completion.Task, head *arch.Classifier) error {
 	switch {
 	case head.Tokens:
 		scores = "tokens"
+	case head.Answers > 0:
+		scores, tasks = "pairs", "rerank"
 	case len(head.Labels) == 1:
 		tasks = "classify or rerank"
 	}

@@ -182,6 +182,9 @@ func (j *Job) WithClassifier(c *arch.Classifier) (*Job, error) {
 	case c == nil:
 		return nil, outcome.Errorf(outcome.Misused, "`task` is %s, and the model has no head that scores classes: "+
 			"give a model whose class ends in %s", j.Task, arch.ClassificationSuffix)
+	case c.Answers > 0 && j.Task != completion.Rerank:
+		return nil, outcome.Errorf(outcome.Misused, "`task` is %s, and the model's head scores pairs: give `task` "+
+			"rerank", j.Task)
 	case c.Tokens && j.Task == completion.Rerank:
 		return nil, outcome.Errorf(outcome.Misused, "`task` is rerank, and the model's head scores tokens: give "+
 			"`task` classify")
