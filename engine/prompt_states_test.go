@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/quire/quire/engine"
@@ -93,4 +94,84 @@ func TestPromptStates(t *testing.T) {
 		stating()...))
 	check("with drafts", collect(t, contractEngine(t, func(c *engine.Config) { states(c); c.Speculate = 3 }),
 		stating()...))
+}
+
+// If weights are replaced while requests run, the state after a prompt is that of the version of the first token, with
+// each policy, also without tokens; and when the completion is generated again with its versions.
+func TestPromptStatesOfVersions(t *testing.T) {
+	versions := versionsOf(t, 3)
+	wave := func(number int) (requests []*engine.Request) {
+		for _, r := range stating() {
+			r.ID += fmt.Sprint(" ", number)
+			requests = append(requests, r)
+		}
+		return requests
+	}
+	cfg := contractConfig()
+	cfg.KVMemory = smallPool // rows are swapped out
+	cfg.Features |= engine.FeaturesOfColumns("embedding")
+	want := map[string]map[string]*engine.Completion{}
+	for _, v := range versions {
+		want[v.FingerPrint()] = collect(t, engineOf(t, v, cfg), slices.Concat(wave(0), wave(1), wave(2))...)
+	}
+	e := engineOf(t, versions[0], cfg)
+	for _, policy := range []engine.Policy{engine.Finish, engine.Restart, engine.Continue} {
+		check := func(got map[string]*engine.Completion) {
+			tokenless := map[string]bool{}
+			for key, c := range got {
+				if c.Err != nil || len(c.Weights) == 0 {
+					t.Fatalf("%s: %s has the weights %v and the error %v", policy, key, c.Weights, c.Err)
+				}
+				version := c.Weights[0].Version
+				tokenless[version] = tokenless[version] || len(c.Tokens) == 0
+				if !slices.Equal(bits(c.State), bits(want[version][key].State)) {
+					t.Errorf("%s: %s has another state than with the weights of its first token", policy, key)
+				}
+			}
+			if len(tokenless) != len(versions) || !tokenless[versions[1].FingerPrint()] {
+				t.Errorf("%s: %v of the versions have completions without tokens", policy, tokenless)
+			}
+		}
+		ended := make(chan *engine.Completion, 100)
+		got := map[string]*engine.Completion{}
+		for c, err := range e.Run(t.Context(), func(yield func(*engine.Request) bool) {
+			for i := range versions {
+				for _, r := range wave(i) {
+					if !yield(r) {
+						return
+					}
+				}
+				for c := range ended { // the first ones without tokens, while others run
+					if len(c.Tokens) == 0 && strings.HasSuffix(c.Request.ID, fmt.Sprint(" ", i)) {
+						break
+					}
+				}
+				if _, err := e.Swap(t.Context(), versions[(i+1)%len(versions)], policy); err != nil {
+					t.Error(err)
+				}
+			}
+		}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got[fmt.Sprintf("%s/%d", c.Request.ID, c.Generation)] = c
+			ended <- c
+		}
+		check(got)
+		var again []*engine.Request
+		for _, c := range got {
+			r := *c.Request
+			r.FirstGeneration, r.N, r.Weights = c.Generation, 1, c.Weights
+			again = append(again, &r)
+		}
+		replayed := map[string]*engine.Completion{}
+		for c, err := range e.Replay(t.Context(), slices.Values(again), opener(versions)) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			replayed[fmt.Sprintf("%s/%d", c.Request.ID, c.Generation)] = c
+		}
+		check(replayed)
+		sameBytes(t, got, replayed, true)
+	}
 }

@@ -34,9 +34,7 @@ func ScoreAnswers(c *Checkpoint, a sentence.Answers) error {
 	case slices.Min(rows) < 0 || slices.Max(rows) >= words.shape[0]:
 		return fmt.Errorf("the answers are the tokens %v, and the vocabulary has 0 to %d", rows, words.shape[0]-1)
 	}
-	config.Classifier = &arch.Classifier{Labels: []string{"relevance"}, Pooling: string(sentence.Last), Padding: -1,
-		Function: a.Function, Answers: len(rows)}
-	config.Dense = []arch.Dense{{In: config.HiddenSize, Out: len(rows)}}
+	arch.AnswerBy(config, len(rows), a.Function)
 	c.Sentence.Pooling = sentence.Last
 	head := words.picked([]int{len(rows), config.HiddenSize}, func(row int) int { return rows[row] })
 	head.unpack, head.format = nil, blocks.Format{}

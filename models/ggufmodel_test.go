@@ -17,11 +17,12 @@ import (
 	"github.com/quire/quire/models/sentence"
 )
 
-// ggufFile is what the tests below spoil: metadata (uint32, float32, bool, string, []uint32) and tensors.
+// ggufFile is what the tests below spoil: metadata (uint32, float32, bool, string, lists) and tensors.
 type ggufFile struct {
 	values  map[string]any
 	tensors map[string][]int     // outermost first
 	types   map[string]gguf.Type // F32 if it has none
+	data    map[string][]float32 // of tensors; nil for numbers that are made up
 }
 
 // tinyGGUF is a model of one layer that is fine: 2 heads of 4 over 1, hidden size 8.
@@ -75,6 +76,13 @@ func (g ggufFile) encode() []byte {
 		case string:
 			put(uint32(8))
 			str(v)
+		case []string:
+			put(uint32(9))
+			put(uint32(8))
+			put(uint64(len(v)))
+			for _, s := range v {
+				str(s)
+			}
 		case []uint32:
 			put(uint32(9))
 			put(uint32(4))
@@ -99,6 +107,13 @@ func (g ggufFile) encode() []byte {
 		offset += (size + 31) / 32 * 32
 	}
 	w.Write(make([]byte, (32-w.Len()%32)%32))
+	if g.data != nil {
+		for _, name := range slices.Sorted(maps.Keys(g.tensors)) {
+			put(g.data[name])
+			w.Write(make([]byte, (32-w.Len()%32)%32))
+		}
+		return w.Bytes()
+	}
 	if g.types != nil { // no pair of these bytes is an infinite float16 number or a NaN
 		random := rand.New(rand.NewPCG(1, 1))
 		for range offset {

@@ -49,7 +49,7 @@ func newReuseCheck(ctx context.Context, p *process.Process, opened *prepare.Open
 	j, columns := opened.Job, opened.Job.ColumnsOf(opened.Reader.Schema())
 	if !copies(p) {
 		c.naming = func(*promptset.Row, *engine.Request) (string, bool) { return "", j.Tools.Used() }
-		c.namer = reuse.NewNamer(reuse.Basis{}, maxModelLen, columns, j.Hidden.Form(j.Columns))
+		c.namer = reuse.NewNamer(reuse.Basis{}, maxModelLen, columns, j.Forms())
 		return c, nil
 	}
 	maker, err := results.NewMaker(p, j, s, opened.Reader.Schema(), columns)
@@ -82,7 +82,7 @@ func newReuseCheck(ctx context.Context, p *process.Process, opened *prepare.Open
 	if err != nil {
 		return nil, err
 	}
-	c.namer = reuse.NewNamer(basis, maxModelLen, columns, j.Hidden.Form(j.Columns))
+	c.namer = reuse.NewNamer(basis, maxModelLen, columns, j.Forms())
 	for _, place := range p.Reuse {
 		source, err := reuse.OpenOutput(ctx, p.FS, place, basis, j.ExcludedColumns(), p.Printf)
 		if err != nil {

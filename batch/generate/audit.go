@@ -196,7 +196,7 @@ func (a *auditor) readWanted(ctx context.Context, u *Unit, saved *resume.Saved, 
 	w := reuse.Writing{FS: saved.FS, Output: saved.Job.Output, Basis: reuse.BasisOf(saved.State.Job()),
 		Excluded: a.excluded}
 	u.reuse = &reusing{namer: reuse.NewNamer(w.Basis, u.builder.MaxModelLen(), u.Out.results.Columns,
-		saved.Job.Hidden.Form(saved.Job.Columns))}
+		saved.Job.Forms())}
 	own := reuse.Own(ctx, w, func(string, ...any) {})
 	defer own.Close()
 	if err := own.AddAll(func(int) bool { return true }); err != nil {

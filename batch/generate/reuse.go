@@ -30,7 +30,7 @@ func (u *Unit) openReuse(ctx context.Context, g *Generator, how *collecting) (n 
 	w := reuse.Writing{FS: saved.FS, Output: saved.Job.Output, Format: saved.Job.Format, Parts: saved.Parts,
 		Basis: reuse.BasisOf(job), Excluded: saved.Job.ExcludedColumns(), Sources: p.Reuse}
 	r := &reusing{namer: reuse.NewNamer(w.Basis, g.Session.Plan().MaxModelLen, how.results.Columns,
-		saved.Job.Hidden.Form(saved.Job.Columns)),
+		saved.Job.Forms()),
 		amended: saved.Amended(), own: reuse.Own(ctx, w, p.Printf)}
 	r.sources = append(r.sources, r.own)
 	for _, place := range p.Reuse {

@@ -174,7 +174,7 @@ func (g *Generator) beginStream(ctx context.Context, in *streamed) (*Unit, *prom
 	}
 	u.Out = newCollector(writer, discardJournal{}, how)
 	u.reuse = &reusing{namer: reuse.NewNamer(reuse.Basis{}, g.Session.Plan().MaxModelLen, shape.Requested,
-		j.Hidden.Form(j.Columns))}
+		j.Forms())}
 	u.Out.repeats.judge = &g.equals
 	u.Rows.await = in.await
 	return u, writer, nil

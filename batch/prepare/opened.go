@@ -3,6 +3,7 @@
 package prepare
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/promptset/folder"
 	"github.com/quire/quire/data/setting"
+	"github.com/quire/quire/models/arch"
 )
 
 // Opened is a job with its inputs, and what is known of its model.
@@ -109,9 +111,8 @@ func WithModel(ctx context.Context, j *spec.Job, p *process.Process, model proce
 		return nil, err
 	}
 	switch {
-	case j.Task == completion.Embed && model.Classifier != nil:
-		return nil, outcome.Errorf(outcome.Misused, "`task` is embed, and the model's head scores classes: give "+
-			"`task` classify or rerank, or a model without the head")
+	case model.Classifier != nil && (j.Task == completion.Embed || !j.Encodes()):
+		return nil, headError(j.Task, model.Classifier)
 	case j.Task == completion.Embed:
 		return j.WithSentence(model.Sentence, model.VectorSize, p.Printf)
 	case j.Encodes():
@@ -143,6 +144,21 @@ func WithModel(ctx context.Context, j *spec.Job, p *process.Process, model proce
 		j = &next
 	}
 	return j, nil
+}
+
+// headError is why a model with a head is not for a task that has no use for it.
+func headError(task completion.Task, head *arch.Classifier) error {
+	scores, tasks := "classes", "classify"
+	switch {
+	case head.Tokens:
+		scores = "tokens"
+	case head.Answers > 0:
+		scores, tasks = "pairs", "rerank"
+	case len(head.Labels) == 1:
+		tasks = "classify or rerank"
+	}
+	return outcome.Errorf(outcome.Misused, "`task` is %s, and the model's head scores %s: give `task` %s, or a model "+
+		"without the head", cmp.Or(task, spec.TaskGenerate), scores, tasks)
 }
 
 // Arithmetic names what computes the job, before it is settled.

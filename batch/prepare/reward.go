@@ -31,7 +31,7 @@ func Reward(ctx context.Context, p *process.Process, j *spec.Job) (*spec.Job, *p
 	if err != nil {
 		return nil, nil, model, err
 	}
-	if c := model.Classifier; c == nil || len(c.Labels) != 1 {
+	if c := model.Classifier; c == nil || len(c.Labels) != 1 || c.Answers > 0 {
 		return nil, nil, model, outcome.Errorf(outcome.Misused, "`accept-score` is %s, and the model has no head with "+
 			"one label, whose number is a score: give a reward model", storage.Redact(s.Model))
 	}

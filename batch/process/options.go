@@ -15,7 +15,6 @@ import (
 	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/batch/telemetry"
 	"github.com/quire/quire/data/promptset"
-	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/data/storage"
 	"github.com/quire/quire/data/tally"
@@ -261,9 +260,6 @@ func (p *Process) validateReuse(s *spec.Spec) error {
 	case !given:
 	case s.Encodes():
 		return setting.Errorf("`reuse` and `store` are for completions, and a job with `task` %s has none", s.Task)
-	case s.Embeds():
-		return setting.Errorf("`reuse` and `store` may not come with `columns` %s: copied completions may have other "+
-			"vectors", completion.VectorColumn)
 	case calls:
 		return setting.Errorf("`reuse` and `store` come with tools only if all are declared pure, and %s is not: a "+
 			"copied conversation makes no calls, and its answers may be old", impure)

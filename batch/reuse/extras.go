@@ -13,7 +13,13 @@ type Extras struct {
 	ScorePrompt bool     `json:"prompt_logprobs,omitempty"`
 	PromptTop   int      `json:"prompt_top_logprobs,omitempty"`
 	Columns     []string `json:"columns,omitempty"` // sorted
-	Hidden      string   `json:"hidden,omitempty"`  // which hidden states, and as what numbers; "" for none
+	Forms
+}
+
+// Forms are what values depend on alongside all else that a key has; "" for values that are not there.
+type Forms struct {
+	Hidden    string `json:"hidden,omitempty"`    // which hidden states, and as what numbers
+	Embedding string `json:"embedding,omitempty"` // how the vector of a prompt is made, and as what numbers
 }
 
 // extrasOfColumns takes columns whose values a part has only if the job asks for them. The values of the other columns
@@ -31,13 +37,16 @@ func extrasOfColumns(columns []string) (e Extras) {
 // with adds what a request asks for.
 func (e Extras) with(r *engine.Request) Extras {
 	e.Top, e.ScorePrompt, e.PromptTop = r.TopLogprobs, r.ScorePrompt, r.PromptTopLogprobs
+	if !r.State {
+		e.Embedding = ""
+	}
 	return e
 }
 
 // Equal reports whether both are the same.
 func (e Extras) Equal(o Extras) bool {
 	return e.Top == o.Top && e.ScorePrompt == o.ScorePrompt && e.PromptTop == o.PromptTop &&
-		e.Hidden == o.Hidden && slices.Equal(e.Columns, o.Columns)
+		e.Forms == o.Forms && slices.Equal(e.Columns, o.Columns)
 }
 
 // Lacks returns what completions with e lack for one that is wanted, by the name of the column; "" for nothing.
@@ -50,6 +59,8 @@ func (e Extras) Lacks(want Extras) string {
 	switch {
 	case want.Hidden != "" && want.Hidden != e.Hidden:
 		return completion.HiddenColumn
+	case want.Embedding != "" && want.Embedding != e.Embedding:
+		return completion.VectorColumn
 	case want.Top > 0 && want.Top != e.Top:
 		return "top_logprobs"
 	case want.ScorePrompt && (!e.ScorePrompt || want.PromptTop > 0 && want.PromptTop != e.PromptTop):
@@ -69,6 +80,9 @@ func (e Extras) Strip(r *completion.Result) {
 	}
 	if e.Hidden == "" {
 		r.Hidden = nil
+	}
+	if e.Embedding == "" {
+		r.Embedding = nil
 	}
 	if e.PromptTop == 0 {
 		r.PromptTopIDs, r.PromptTopLogprobs = nil, nil

@@ -131,10 +131,10 @@ type Namer struct {
 }
 
 // NewNamer returns what names the completions of a job whose engine has sequences of maxModelLen tokens and whose
-// output has these columns on request, with hidden states of a form.
-func NewNamer(basis Basis, maxModelLen int, columns []string, hidden string) *Namer {
+// output has these columns on request, with values of these forms.
+func NewNamer(basis Basis, maxModelLen int, columns []string, forms Forms) *Namer {
 	n := &Namer{basis: basis.digest(), maxModelLen: maxModelLen, columns: extrasOfColumns(columns)}
-	n.columns.Hidden = hidden
+	n.columns.Forms = forms
 	return n
 }
 
@@ -178,7 +178,7 @@ func IDDigest(id string) uint64 {
 // apart are the fields of a request that are no parameters of its completions: those that the key has elsewhere, what
 // [Extras] has, and what changes no completion.
 var apart = []string{"ID", "Tokens", "N", "FirstGeneration", "MaxTokens", "Sampling", "TopLogprobs", "ScorePrompt",
-	"PromptTopLogprobs", "Leaf", "Progress", "Started"}
+	"PromptTopLogprobs", "State", "Leaf", "Progress", "Started"}
 
 // appendParameters appends all parameters of a request but the bound of tokens, in a form of its own for each value. A
 // field that is added to requests becomes a part of the key.

@@ -16,7 +16,7 @@ import (
 
 // Each field of a request changes the key, or is one of those that do not belong into it.
 func TestFieldsOfRequestsAreInTheKey(t *testing.T) {
-	n := NewNamer(Basis{Model: "m"}, 0, nil, "")
+	n := NewNamer(Basis{Model: "m"}, 0, nil, Forms{})
 	base := func() *engine.Request {
 		r := &engine.Request{ID: "a", Tokens: []int32{1, 2}, N: 1, MaxTokens: 5}
 		r.Sampling.Temperature = 1
@@ -24,8 +24,8 @@ func TestFieldsOfRequestsAreInTheKey(t *testing.T) {
 	}
 	key := func(r *engine.Request) Key { return n.Name(r, "", false).Key }
 	want := key(base())
-	elsewhere := []string{"N", "FirstGeneration", "TopLogprobs", "ScorePrompt", "PromptTopLogprobs", "Leaf", "Progress",
-		"Started", "Context"}
+	elsewhere := []string{"N", "FirstGeneration", "TopLogprobs", "ScorePrompt", "PromptTopLogprobs", "State", "Leaf",
+		"Progress", "Started", "Context"}
 	for i := range reflect.TypeFor[engine.Request]().NumField() {
 		r := base()
 		field := reflect.TypeFor[engine.Request]().Field(i)
@@ -49,7 +49,7 @@ func TestFieldsOfRequestsAreInTheKey(t *testing.T) {
 			t.Errorf("requests with another %s have the same key", reflect.TypeFor[parameter.Sampling]().Field(i).Name)
 		}
 	}
-	if n.Name(base(), "reasoning", false).Key == want || NewNamer(Basis{Model: "o"}, 0, nil, "").Name(base(), "",
+	if n.Name(base(), "reasoning", false).Key == want || NewNamer(Basis{Model: "o"}, 0, nil, Forms{}).Name(base(), "",
 		false).Key == want {
 		t.Error("the form or the basis is not in the key")
 	}
@@ -88,7 +88,7 @@ func change(v reflect.Value) {
 
 // Greedy requests have one key whatever their ids, seeds and generations are, unless these matter.
 func TestGreedyRequestsHaveOneKey(t *testing.T) {
-	n := NewNamer(Basis{}, 100, nil, "")
+	n := NewNamer(Basis{}, 100, nil, Forms{})
 	a := &engine.Request{ID: "a", Tokens: []int32{1}, N: 1, MaxTokens: 5}
 	b := &engine.Request{ID: "b", Tokens: []int32{1}, N: 3, FirstGeneration: 4, MaxTokens: 5}
 	b.Sampling.Seed = 7
@@ -102,6 +102,32 @@ func TestGreedyRequestsHaveOneKey(t *testing.T) {
 	a.MaxTokens, b.MaxTokens = 500, 99 // both end at 100 tokens
 	if n.Name(a, "", false).Key != n.Name(b, "", false).Key {
 		t.Error("bounds that no completion reaches make a difference")
+	}
+}
+
+// A completion with the vector of its prompt is one without for a row that wants none. A row that wants a vector takes
+// one of the same form.
+func TestVectorsOfCopies(t *testing.T) {
+	named := func(form string, state bool) Keys {
+		n := NewNamer(Basis{}, 100, []string{completion.VectorColumn}, Forms{Embedding: form})
+		return n.Name(&engine.Request{Tokens: []int32{1}, N: 1, MaxTokens: 5, State: state}, "", false).Keys
+	}
+	with, without, other := named("float32[4]", true), named("float32[4]", false), named("int8[4]", true)
+	if with.Key != without.Key || with.Key != other.Key {
+		t.Error("the vector is in the key, so that nothing else is copied")
+	}
+	for _, c := range []struct {
+		has, wants Extras
+		lacks      string
+	}{{with.Extras, with.Extras, ""}, {with.Extras, without.Extras, ""},
+		{without.Extras, with.Extras, completion.VectorColumn}, {other.Extras, with.Extras, completion.VectorColumn}} {
+		if lacks := c.has.Lacks(c.wants); lacks != c.lacks {
+			t.Errorf("completions with %+v lack %q for %+v, want %q", c.has, lacks, c.wants, c.lacks)
+		}
+		r := completion.Result{Embedding: []float32{1}}
+		if c.wants.Strip(&r); (r.Embedding == nil) != (c.wants.Embedding == "") {
+			t.Errorf("a copy for %+v has the vector %v", c.wants, r.Embedding)
+		}
 	}
 }
 

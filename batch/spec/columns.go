@@ -192,12 +192,10 @@ func (s *Spec) checkEmbeds() error {
 	switch {
 	case !s.Embeds():
 		return nil
-	case s.Watch != "":
-		return Invalid("watch", "may not come with `columns` %s: a vector is of one version of the weights",
-			completion.VectorColumn)
 	case s.Tools.Used():
-		return Invalid("tools-from", "and `tool-command` may not come with `columns` %s: a conversation has several "+
-			"prompts", completion.VectorColumn)
+		return Invalid("tools-from", "and `tool-command` may not come with `columns` %s: a conversation has a prompt "+
+			"for each turn, and one row: leave the column out, and embed the prompts by `task` embed",
+			completion.VectorColumn)
 	}
 	return checkEmbedding(s)
 }

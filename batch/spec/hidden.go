@@ -50,12 +50,3 @@ func (h *HiddenStates) engine(maxTokens int) engine.HiddenStates {
 	dtype, _ := parseDType("hidden-dtype", cmp.Or(h.DType, "f32")) // check reports what is wrong
 	return engine.HiddenStates{Layers: h.Layers, DType: dtype, All: h.Tokens == HiddenAll, MaxTokens: maxTokens}
 }
-
-// Form is what the bytes of the column hidden depend on; "" if it is not among columns.
-func (h *HiddenStates) Form(columns []string) string {
-	if !slices.Contains(columns, completion.HiddenColumn) {
-		return ""
-	}
-	e := h.engine(0)
-	return fmt.Sprint(e.Layers, " ", e.DType, " ", e.All)
-}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/quire/quire/batch/outcome"
+	"github.com/quire/quire/batch/reuse"
 	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
@@ -163,12 +164,27 @@ func (j *Job) WithStates(s sentence.Settings, size int, warn func(format string,
 	return next, err
 }
 
+// Forms are what the hidden states and the vectors of a job's output depend on, alongside the model and the prompts.
+func (j *Job) Forms() (f reuse.Forms) {
+	if slices.Contains(j.Columns, completion.HiddenColumn) {
+		e := j.Hidden.engine(0)
+		f.Hidden = fmt.Sprint(e.Layers, " ", e.DType, " ", e.All)
+	}
+	if v := &j.Vectors; j.Embeds() {
+		f.Embedding = fmt.Sprint(v.VectorType, " ", v.Pooling, " ", v.Normalize)
+	}
+	return f
+}
+
 // WithClassifier is the job with what its model's head says about scores; nil for a model without a head.
 func (j *Job) WithClassifier(c *arch.Classifier) (*Job, error) {
 	switch {
 	case c == nil:
 		return nil, outcome.Errorf(outcome.Misused, "`task` is %s, and the model has no head that scores classes: "+
 			"give a model whose class ends in %s", j.Task, arch.ClassificationSuffix)
+	case c.Answers > 0 && j.Task != completion.Rerank:
+		return nil, outcome.Errorf(outcome.Misused, "`task` is %s, and the model's head scores pairs: give `task` "+
+			"rerank", j.Task)
 	case c.Tokens && j.Task == completion.Rerank:
 		return nil, outcome.Errorf(outcome.Misused, "`task` is rerank, and the model's head scores tokens: give "+
 			"`task` classify")

@@ -35,8 +35,9 @@ func newEncoderJob(t *testing.T, task, model string, rows int, row func(i int) m
 	return j
 }
 
-// Jobs of vectors, of labels of tokens, of rankings and of several outputs of a row, with real models, are killed at
-// random moments and started again: their files equal the files of undisturbed jobs.
+// Jobs of vectors, of labels of tokens, of classes by the head in a GGUF file, of rankings and of several outputs of a
+// row, with real models, are killed at random moments and started again: their files equal the files of undisturbed
+// jobs.
 func TestEncodersKilledAtRandom(t *testing.T) {
 	rows, kills := 800, 50
 	if testing.Short() {
@@ -81,6 +82,9 @@ func TestEncodersKilledAtRandom(t *testing.T) {
 		{"tag", func() *crashJob {
 			return newEncoderJob(t, "classify", "classifiers/bert-tokens", rows, prompt, "--format", "jsonl",
 				"--columns", "token_labels")
+		}},
+		{"classify by gguf", func() *crashJob {
+			return newEncoderJob(t, "classify", "classifiers/distilbert.gguf", rows, prompt, "--format", "jsonl")
 		}},
 		{"rerank", func() *crashJob {
 			return newEncoderJob(t, "rerank", "classifiers/bert-reranker", rows, pairs, "--format", "jsonl")

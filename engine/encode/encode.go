@@ -26,6 +26,7 @@ import (
 	"github.com/quire/quire/engine/admit"
 	"github.com/quire/quire/engine/config"
 	"github.com/quire/quire/engine/schedule"
+	"github.com/quire/quire/engine/share"
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/sentence"
 )
@@ -96,6 +97,14 @@ func New(ctx context.Context, cfg Config) (_ *Encoder, err error) {
 	}
 	e.stats.StartSeconds = time.Since(start).Seconds()
 	return e, nil
+}
+
+// NewReplicas makes an encoder on each of the backends. cfg.Backend is not read.
+func NewReplicas(ctx context.Context, cfg Config, backends []compute.Backend) (share.Group[*Encoder], error) {
+	return share.New(backends, func(_ int, on compute.Backend) (*Encoder, error) {
+		cfg.Backend = on
+		return New(ctx, cfg)
+	})
 }
 
 // load puts the weights on the device, one array at a time.

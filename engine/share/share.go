@@ -3,27 +3,102 @@ package share
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"iter"
 	"reflect"
 	"slices"
 	"strings"
 	"sync"
 
+	"github.com/gomlx/compute"
+
 	"github.com/quire/quire/engine/admit"
+	"github.com/quire/quire/engine/config"
 	"github.com/quire/quire/engine/schedule"
 )
 
-// Sampler yields completions of requests.
-type Sampler func(ctx context.Context, requests iter.Seq[*admit.Request]) iter.Seq2[*admit.Completion, error]
+// Sampler is an engine, or an encoder.
+type Sampler interface {
+	Plan() config.Plan
+	Executables() map[string]compute.Executable
+	Run(ctx context.Context, requests iter.Seq[*admit.Request]) iter.Seq2[*admit.Completion, error]
+	Calls() int64
+	Stats() schedule.Stats
+	Close()
+}
 
-// Run yields what samplers give for requests. The sampler that has the fewest completions to generate gets the next
-// request. If one fails, the run ends.
-func Run(ctx context.Context, requests iter.Seq[*admit.Request], samplers []Sampler) iter.Seq2[*admit.Completion,
-	error] {
+// Group is samplers with the same model and sizes, each on devices of its own, at least one.
+type Group[S Sampler] []S
+
+// New opens a sampler on each of the backends.
+func New[S Sampler](backends []compute.Backend, open func(number int, on compute.Backend) (S, error)) (Group[S],
+	error) {
+	if len(backends) == 0 {
+		return nil, errors.New("share: replicas need at least one backend")
+	}
+	var g Group[S]
+	for i, backend := range backends {
+		s, err := open(i, backend)
+		if err != nil {
+			g.Close()
+			return nil, fmt.Errorf("replica %d of %d: %w", i+1, len(backends), err)
+		}
+		g = append(g, s)
+	}
+	return g, nil
+}
+
+// Plan returns what each of the samplers settled on.
+func (g Group[S]) Plan() config.Plan {
+	p := g[0].Plan()
+	p.Replicas = len(g)
+	return p
+}
+
+// Executables returns the programs of the first sampler; the others' differ by their devices only.
+func (g Group[S]) Executables() map[string]compute.Executable { return g[0].Executables() }
+
+// Calls is how many calls of the devices have ended in this run.
+func (g Group[S]) Calls() (n int64) {
+	for _, s := range g {
+		n += s.Calls()
+	}
+	return n
+}
+
+// Stats returns the figures of the last run, as [SumStats] adds them up.
+func (g Group[S]) Stats() schedule.Stats {
+	var all []schedule.Stats
+	for _, s := range g {
+		all = append(all, s.Stats())
+	}
+	return SumStats(all)
+}
+
+// Close frees the samplers.
+func (g Group[S]) Close() {
+	for _, s := range g {
+		s.Close()
+	}
+}
+
+// Run yields the completions of requests, in any order. A completion does not depend on which of the samplers makes it.
+func (g Group[S]) Run(ctx context.Context, requests iter.Seq[*admit.Request]) iter.Seq2[*admit.Completion, error] {
+	return g.RunBy(ctx, requests, func(s S) Run { return s.Run })
+}
+
+// Run yields completions of requests.
+type Run func(ctx context.Context, requests iter.Seq[*admit.Request]) iter.Seq2[*admit.Completion, error]
+
+// RunBy yields what a method of the samplers gives for requests. The sampler that has the fewest completions to
+// generate gets the next request. If one fails, the run ends.
+func (g Group[S]) RunBy(ctx context.Context, requests iter.Seq[*admit.Request],
+	method func(S) Run) iter.Seq2[*admit.Completion, error] {
 	return func(yield func(*admit.Completion, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		q := newQueue(ctx, len(samplers))
+		q := newQueue(ctx, len(g))
 		var running sync.WaitGroup
 		running.Go(func() { q.fill(ctx, requests) })
 		type result struct {
@@ -32,7 +107,8 @@ func Run(ctx context.Context, requests iter.Seq[*admit.Request], samplers []Samp
 		}
 		out := make(chan result)
 		var working sync.WaitGroup
-		for i, run := range samplers {
+		for i, s := range g {
+			run := method(s)
 			working.Go(func() {
 				for c, err := range run(ctx, q.requestsOf(ctx, i)) {
 					switch {

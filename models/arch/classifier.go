@@ -125,6 +125,34 @@ func (m *Metadata) Head(c *Config, activation Activation) error {
 	return nil
 }
 
+// answers reads the head of a file of a decoder that answers yes or no, as llama.cpp's converter writes it for Qwen3's
+// rerankers: the rows of the output matrix for the two answers. Files without a head change nothing.
+func (m *Metadata) answers(c *Config) error {
+	rows := m.File.Tensor(GGUFScores + weightSuffix)
+	labels, labelled := m.File.Strings(m.prefix + LabelsKey)
+	if c.Generates() != nil || rows == nil && !labelled {
+		return nil
+	}
+	const rank = 4
+	if !slices.Equal(labels, []string{"yes", "no"}) || m.Int("pooling_type", 0) != rank {
+		return Unsupported("the answers yes and no, with pooling_type 4 (rank), are", "a head of a decoder with the "+
+			"labels %q in a GGUF file", labels)
+	}
+	if rows == nil || !slices.Equal(rows.Dims, []int{len(labels), c.HiddenSize}) {
+		return fmt.Errorf("metadata key %q has %d labels, and there is no tensor %s%s with as many rows of %d",
+			m.prefix+LabelsKey, len(labels), GGUFScores, weightSuffix, c.HiddenSize)
+	}
+	AnswerBy(c, len(labels), "")
+	return nil
+}
+
+// AnswerBy gives a decoder the head of so many answers, with a function of sentence-transformers.
+func AnswerBy(c *Config, answers int, function string) {
+	c.Classifier = &Classifier{Labels: []string{"relevance"}, Pooling: "last", Padding: -1, Function: function,
+		Answers: answers}
+	c.Dense = []Dense{{In: c.HiddenSize, Out: answers}}
+}
+
 // LabelsKey is the key of GGUF files that has the names of classes.
 const LabelsKey = "classifier.output_labels"
 

@@ -113,7 +113,9 @@ func tensorsOfDense(c *Config) (list []Tensor) {
 	for i, d := range c.Dense {
 		file := GGUFDense(i)
 		if c.Classifier != nil {
-			file = []string{GGUFHead, GGUFScores}[min(i, 1)]
+			if file = GGUFHead; i == len(c.Dense)-1 {
+				file = GGUFScores
+			}
 		}
 		add := func(suffix string, shape ...int) {
 			list = append(list, Tensor{Name: NameDense(i) + suffix, GGUF: file + suffix, Part: DensePart, Shape: shape,

@@ -57,7 +57,8 @@ func ReadMetadata(decoders []Decoder, f *gguf.File) (Config, Decoder, error) {
 		return Config{}, Decoder{}, err
 	}
 	c.SetLayers(c.LlamaLayer())
-	if err := errors.Join(m.rope(&c), m.sizesOfLayers(&c), d.Metadata(m, &c), m.refusals(&c, d)); err != nil {
+	if err := errors.Join(m.rope(&c), m.sizesOfLayers(&c), d.Metadata(m, &c), m.answers(&c),
+		m.refusals(&c, d)); err != nil {
 		return Config{}, Decoder{}, err
 	}
 	if m.err != nil {

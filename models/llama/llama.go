@@ -41,7 +41,7 @@ type features struct {
 
 func (f features) decoder(d arch.Decoder) arch.Decoder {
 	d.JSON, d.Metadata = f.readJSON, f.readMetadata
-	d.GGUF.Keys = []string{"attention.sliding_window"}
+	d.GGUF.Keys = append(d.GGUF.Keys, "attention.sliding_window")
 	return d
 }
 

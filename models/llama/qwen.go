@@ -12,7 +12,8 @@ var ofQwen = []arch.Decoder{
 		Defaults: arch.Defaults{KVHeads: 32, MaxPositions: 32768, Theta: 1e4, BOS: -1},
 	}),
 	features{window: 4096, attentionBias: true, qkNorm: arch.EachHead, windows: switched}.decoder(arch.Decoder{
-		Class: "Qwen3ForCausalLM", ModelType: "qwen3", GGUF: arch.GGUF{Architecture: "qwen3"},
+		Class: "Qwen3ForCausalLM", ModelType: "qwen3",
+		GGUF:     arch.GGUF{Architecture: "qwen3", Keys: []string{arch.LabelsKey}},
 		Defaults: arch.Defaults{KVHeads: 32, MaxPositions: 32768, HeadDim: 128, Theta: 1e4, BOS: -1},
 	}),
 }

@@ -168,14 +168,16 @@ var columns = slices.Concat([]Column{
 		OnRequest: true, form: jsonForm{}, pointer: func(o *Row) any { return &o.Text }, varied: true, unread: true},
 }, measureColumns(), []Column{
 	{Name: "weights_versions", Doc: "versions of the weights that generated the tokens, in order: fingerprints of " +
-		"checkpoints, more than one if --on-swap is continue; null without tokens", OnRequest: true, form: textsForm,
+		"checkpoints, more than one if --on-swap is continue; null if there is an error", OnRequest: true,
+		form:    textsForm,
 		pointer: func(o *Row) any { return &o.WeightsVersions },
 		null:    func(o *Row) bool { return o.WeightsVersions == nil }},
 	{Name: "weights_starts", Doc: "for each of weights_versions the number of the first token that it generated, " +
 		"from 0", OnRequest: true, form: integersForm, pointer: func(o *Row) any { return &o.WeightsStarts },
 		null: func(o *Row) bool { return o.WeightsStarts == nil }},
-	{Name: "weights_version", Doc: "version of the weights that generated the first token", OnRequest: true,
-		form: textForm, pointer: firstVersion, null: func(o *Row) bool { return o.WeightsVersions == nil }},
+	{Name: "weights_version", Doc: "version of the weights that computed the prompt and generated the first token",
+		OnRequest: true, form: textForm, pointer: firstVersion,
+		null: func(o *Row) bool { return o.WeightsVersions == nil }},
 	{Name: expertsColumn, Doc: "the experts of a mixture that computed each token's distribution, as one list: by " +
 		"token, then by layer with experts, ascending within a layer; as many for each token; null if there is an " +
 		"error",

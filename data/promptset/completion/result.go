@@ -116,7 +116,7 @@ const (
 // IsReported reports whether the engine gives the values of a column on request with each token, for all rows of a job,
 // and the column's name states what they are.
 func IsReported(column string) bool {
-	return column == processedColumn || column == expertsColumn || column == VectorColumn ||
+	return column == processedColumn || column == expertsColumn ||
 		slices.ContainsFunc(measures[:], func(m measure) bool { return m.name == column })
 }
 
@@ -127,9 +127,6 @@ func (r *Result) KeepReported(columns []string) {
 	}
 	if !slices.Contains(columns, expertsColumn) {
 		r.Experts = nil
-	}
-	if !slices.Contains(columns, VectorColumn) {
-		r.Embedding = nil
 	}
 	for m := range measures {
 		if !slices.Contains(columns, measures[m].name) {

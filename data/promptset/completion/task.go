@@ -108,9 +108,20 @@ func (t Task) OnRequest(names []string) (ordered []string, err error) {
 		}
 	}
 	for _, name := range names {
-		if !slices.Contains(known, name) && !slices.Contains(others, name) {
-			return nil, fmt.Errorf("is %q, but must be one of %s", name, strings.Join(known, ", "))
+		if slices.Contains(known, name) || slices.Contains(others, name) {
+			continue
 		}
+		has := func(in bool) bool {
+			return slices.ContainsFunc(columns, func(c Column) bool { return c.Name == name && c.in(t) == in })
+		}
+		if has(false) && !has(true) {
+			remedy := "leave it out"
+			if len(known) > 0 {
+				remedy = "give one of " + strings.Join(known, ", ") + ", or " + remedy
+			}
+			return nil, fmt.Errorf("is %q, which outputs with %s do not have: %s", name, t.Results(), remedy)
+		}
+		return nil, fmt.Errorf("is %q, but must be one of %s", name, strings.Join(known, ", "))
 	}
 	return ordered, nil
 }
