@@ -206,9 +206,9 @@ func (p *Process) validate(s *spec.Spec) error {
 	case p.MaxRestarts < 0:
 		return spec.Invalid("max-restarts", "is %d, but must be 0 or more", p.MaxRestarts)
 	case s.Accept.Score != "" && p.Several() && backend.Named(s.Engine.Backend).HasChips:
-		return setting.Errorf("`accept-score` may not come with `num-processes` and `backend` %s: the devices of a slice "+
-			"are opened by all its processes together, and the model of the verifier is process 0's alone; give `shard` "+
-			"for more devices", s.Engine.Backend)
+		return setting.Errorf("`accept-score` may not come with `num-processes` and `backend` %s: all processes open "+
+			"the devices of a slice together, and the model of the verifier is process 0's alone; give `shard` for "+
+			"more devices", s.Engine.Backend)
 	case s.Watch != "" && p.Several():
 		return setting.Errorf("`watch` may not come with `num-processes`: give `dp` or `shard` for more devices")
 	case s.Encodes() && p.Several():
