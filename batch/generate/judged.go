@@ -19,6 +19,25 @@ type judging struct {
 	told     func(error) // is called after each verdict, with the error of the writer or the journal
 }
 
+// note gives a completion its verdict, or the error that it is for the lack of one.
+func (j *judging) note(r *completion.Result, v verdict.Verdict, failure error) {
+	switch {
+	case failure != nil:
+		r.Err, r.FinishReason = failure.Error(), string(engine.FinishError)
+	case !j.settings.Verifies(): // the row's other completions decide
+		r.Verdict = v.Text
+	case v.Accepted:
+		r.Judgment, r.Verdict = completion.Accepted, v.Text
+	default:
+		r.Judgment, r.Verdict = completion.Rejected, v.Text
+	}
+}
+
+// question is what the verifier of a row's completion reads.
+func question(row *promptset.Row, r *completion.Result) *verdict.Completion {
+	return &verdict.Completion{Row: row, Generation: r.Generation, Text: r.Text, Messages: r.Messages}
+}
+
 // judgeRow has the completions of a started row judged: at most most of them, from generation first on.
 func (c *collector) judgeRow(p *pendingRow, first, most int) {
 	c.mu.Lock()
@@ -196,8 +215,7 @@ func (c *collector) judgeCopy(p *pendingRow, r *completion.Result, extras reuse.
 func (j rowJudging) submit(r *completion.Result, origin uint8) {
 	j.waiting[r.Generation] = true
 	result, judging := *r, j.c.judging
-	judging.judge.Submit(&verdict.Completion{Row: j.p.row, Generation: r.Generation, Text: r.Text,
-		Messages: r.Messages},
+	judging.judge.Submit(question(j.p.row, r),
 		func(v verdict.Verdict, err error) { judging.told(j.tell(&result, origin, v, err)) })
 }
 
@@ -214,18 +232,8 @@ func (j rowJudging) tell(r *completion.Result, origin uint8, v verdict.Verdict, 
 		}
 		return unlessEnded(c.err)
 	}
-	switch {
-	case failure != nil:
-		r.Err, r.FinishReason = failure.Error(), string(engine.FinishError)
-		if p.failed == nil {
-			p.failed = failure
-		}
-	case !c.judging.settings.Verifies(): // the row's other completions decide
-		r.Verdict = v.Text
-	case v.Accepted:
-		r.Judgment, r.Verdict = completion.Accepted, v.Text
-	default:
-		r.Judgment, r.Verdict = completion.Rejected, v.Text
+	if c.judging.note(r, v, failure); failure != nil && p.failed == nil {
+		p.failed = failure
 	}
 	at, err := c.append(p, r)
 	if err != nil {
