@@ -97,7 +97,8 @@ func (a *auditor) auditVersions(ctx context.Context, g *Generator, u *Unit, save
 	}
 	for p, results := range got {
 		slices.SortFunc(results, func(a, b completion.Result) int { return cmp.Compare(a.Generation, b.Generation) })
-		ends, err := u.judgeAgain(ctx, p.row, results)
+		most := u.builder.Parameters(p.row).N * (1 + len(p.row.More))
+		ends, err := u.Out.judging.again(ctx, p.row, most, results)
 		if err != nil {
 			return cmp.Or(g.Active.failed(), err)
 		}
@@ -114,18 +115,18 @@ func (a *auditor) auditVersions(ctx context.Context, g *Generator, u *Unit, save
 	return ctx.Err()
 }
 
-// judgeAgain gives the completions of a row their verdicts, if they have some, and reports whether the row ends with the
-// last one.
-func (u *Unit) judgeAgain(ctx context.Context, row *promptset.Row, results []completion.Result) (ends bool, err error) {
-	judging := u.Out.judging
-	if judging == nil {
+// again gives the completions of a row their verdicts, if they have some, and reports whether the row ends with the
+// last one. The row has at most so many.
+func (j *judging) again(ctx context.Context, row *promptset.Row, most int, results []completion.Result) (ends bool,
+	err error) {
+	if j == nil {
 		return true, nil
 	}
 	told := make(chan struct{}, len(results))
 	for i := range results {
 		r := &results[i]
-		judging.judge.Submit(question(row, r), func(v verdict.Verdict, err error) {
-			judging.note(r, v, err)
+		j.judge.Submit(question(row, r), func(v verdict.Verdict, err error) {
+			j.note(r, v, err)
 			told <- struct{}{}
 		})
 	}
@@ -136,7 +137,7 @@ func (u *Unit) judgeAgain(ctx context.Context, row *promptset.Row, results []com
 			return false, ctx.Err()
 		}
 	}
-	rule := verdict.NewRule(judging.settings, u.builder.Parameters(row).N*(1+len(row.More)))
+	rule := verdict.NewRule(j.settings, most)
 	ends = rule.Decided(results) == len(results)
 	rule.Conclude(results)
 	return ends, nil
