@@ -29,7 +29,7 @@ type reuseCheck struct {
 	namer    *reuse.Namer
 	sources  []lookup
 	distinct reuse.Distinct
-	judged   bool // equal rows do not wait for each other
+	apart    bool // equal rows are generated each for itself
 	// naming is how completions are taken apart, as a part of their names, and reports whether what comes of a request
 	// depends on the row's id.
 	naming func(row *promptset.Row, r *engine.Request) (form string, own bool)
@@ -45,7 +45,7 @@ type lookup interface {
 func newReuseCheck(ctx context.Context, p *process.Process, opened *prepare.Opened, s *process.Session,
 	b *ask.Builder, maxModelLen int) (*reuseCheck, error) {
 	c := &reuseCheck{distinct: reuse.Distinct{Judge: reuse.Judge{Messages: p.Messages}},
-		judged: opened.Job.Accept.Judges()}
+		apart: opened.Job.Accept.Judges() && opened.Job.Tools.Used()}
 	j, columns := opened.Job, opened.Job.ColumnsOf(opened.Reader.Schema())
 	if !copies(p) {
 		c.naming = func(*promptset.Row, *engine.Request) (string, bool) { return "", j.Tools.Used() }
@@ -109,7 +109,7 @@ func (c *reuseCheck) add(row *promptset.Row, r *engine.Request) {
 	form, own := c.naming(row, r)
 	named := c.namer.Name(r, form, own)
 	left := c.distinct.Add(row, &named)
-	if c.judged {
+	if c.apart {
 		left = left[:0]
 		for g := range named.N {
 			left = append(left, named.First+g)

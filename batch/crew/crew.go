@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/quire/quire/batch/distribute"
+	"github.com/quire/quire/batch/outcome"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/queue"
 	"github.com/quire/quire/internal/plural"
@@ -238,7 +239,7 @@ func (c *Crew) Work(ctx context.Context, store string, job queue.Job, units []qu
 		select {
 		case err = <-server.failed:
 		default:
-			err = c.keep(workers, job.ID, s.Figures.Rows)
+			err = c.keep(ctx, q, workers, job.ID, s.Figures.Rows)
 		}
 		if err != nil {
 			// The last death may have parked the last unit.
@@ -278,7 +279,7 @@ func (c *Crew) watch(ctx context.Context, q *queue.Queue, job string) <-chan *qu
 }
 
 // keep starts the workers that do not run: at first, and after a death.
-func (c *Crew) keep(workers []*member, job string, rows int64) (err error) {
+func (c *Crew) keep(ctx context.Context, q *queue.Queue, workers []*member, job string, rows int64) (err error) {
 	for i, w := range workers {
 		name := fmt.Sprintf("worker-%d", i)
 		if w.child == nil {
@@ -298,6 +299,10 @@ func (c *Crew) keep(workers []*member, job string, rows int64) (err error) {
 				w.child = nil
 				continue
 			}
+			if refused := refusal(ctx, q, job, name); refused != "" {
+				w.child = nil
+				return outcome.Errorf(outcome.Misused, "%s ended (%v) and is not started again: %s", name, err, refused)
+			}
 			last := w.lines.lastLine()
 			if !w.died(rows, c.MaxRestarts, c.Timing) {
 				return fmt.Errorf("%s ended %s without a row being done in between, the last time with %w: %s", name,
@@ -309,4 +314,18 @@ func (c *Crew) keep(workers []*member, job string, rows int64) (err error) {
 		}
 	}
 	return nil
+}
+
+// refusal returns why a worker that ended can't do the job, however often it is started; "" if it may.
+func refusal(ctx context.Context, q *queue.Queue, job, worker string) string {
+	s, err := q.Status(ctx, job)
+	if err != nil {
+		return ""
+	}
+	for _, r := range s.Refusals {
+		if r.Worker == worker && r.Final {
+			return r.Error
+		}
+	}
+	return ""
 }

@@ -118,11 +118,12 @@ func (w *Worker) workOn(ctx context.Context, q *queue.Queue, j queue.Job) (err e
 	}
 	s, err := w.prepare(ctx, q, j)
 	if err != nil {
+		final := outcome.Of(err) == outcome.Misused
 		err = w.reworded(err)
 		host, _ := os.Hostname()
 		if ctx.Err() == nil {
-			if noteErr := q.Refuse(ctx, j.ID,
-				queue.Refusal{Worker: w.Name, Host: host, Error: inLine(err)}); noteErr != nil {
+			if noteErr := q.Refuse(ctx, j.ID, queue.Refusal{Worker: w.Name, Host: host, Error: inLine(err),
+				Final: final}); noteErr != nil {
 				w.Observer.Log.Debug("the queue was not told why this worker can't do a job", "err", noteErr.Error())
 			}
 		}

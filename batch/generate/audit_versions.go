@@ -11,6 +11,7 @@ import (
 	"github.com/quire/quire/batch/resume"
 	"github.com/quire/quire/batch/reuse"
 	"github.com/quire/quire/batch/spec"
+	"github.com/quire/quire/batch/verdict"
 	"github.com/quire/quire/data/promptset"
 	"github.com/quire/quire/data/promptset/completion"
 	"github.com/quire/quire/engine"
@@ -37,6 +38,9 @@ func (a *auditor) auditVersions(ctx context.Context, g *Generator, u *Unit, save
 	if !ok || g.Session.Checkpoint == nil {
 		return errors.New("this engine cannot take other weights")
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer g.Active.whenFailed(cancel)()
 	earlier := g.watcher.Earlier(g.Session)
 	defer earlier.Close()
 	if err := earlier.FindAll(ctx); err != nil {
@@ -48,6 +52,9 @@ func (a *auditor) auditVersions(ctx context.Context, g *Generator, u *Unit, save
 	rows, got := map[*engine.Request]*pendingRow{}, map[*pendingRow][]completion.Result{}
 	for row := range rowsAt(ctx, g.Opened.Reader, chosen) {
 		results, err := part.RowResults(ctx, row.Index)
+		for i := 0; err == nil && i < len(results); i++ {
+			err = g.record.add(row, &results[i])
+		}
 		if err != nil { // the part is not what the job wrote
 			a.Differ = append(a.Differ, row.ID)
 			a.Audited.Audited++
@@ -58,7 +65,7 @@ func (a *auditor) auditVersions(ctx context.Context, g *Generator, u *Unit, save
 		if err == nil {
 			p.requests, err = u.builder.Requests(row, from)
 		}
-		if err != nil || results[0].Err != "" {
+		if err != nil || slices.ContainsFunc(results, func(r completion.Result) bool { return r.Err != "" }) {
 			a.Without++
 			continue
 		}
@@ -90,17 +97,50 @@ func (a *auditor) auditVersions(ctx context.Context, g *Generator, u *Unit, save
 	}
 	for p, results := range got {
 		slices.SortFunc(results, func(a, b completion.Result) int { return cmp.Compare(a.Generation, b.Generation) })
+		most := u.builder.Parameters(p.row).N * (1 + len(p.row.More))
+		ends, err := u.Out.judging.again(ctx, p.row, most, results)
+		if err != nil {
+			return cmp.Or(g.Active.failed(), err)
+		}
 		for _, list := range [][]completion.Result{results, p.results} { // the requests had the versions of the output
 			for i := range list {
 				list[i].WeightsVersions, list[i].WeightsStarts = nil, nil
 			}
 		}
-		if a.Audited.Audited++; !reuse.Same(results, p.results, a.excluded) {
+		if a.Audited.Audited++; !ends || !reuse.Same(results, p.results, a.excluded) {
 			a.Differ = append(a.Differ, p.row.ID)
 		}
 	}
 	slices.Sort(a.Differ)
 	return ctx.Err()
+}
+
+// again gives the completions of a row their verdicts, if they have some, and reports whether the row ends with the
+// last one. The row has at most so many.
+func (j *judging) again(ctx context.Context, row *promptset.Row, most int, results []completion.Result) (ends bool,
+	err error) {
+	if j == nil {
+		return true, nil
+	}
+	told := make(chan struct{}, len(results))
+	for i := range results {
+		r := &results[i]
+		j.judge.Submit(question(row, r), func(v verdict.Verdict, err error) {
+			j.note(r, v, err)
+			told <- struct{}{}
+		})
+	}
+	for range results {
+		select {
+		case <-told:
+		case <-ctx.Done():
+			return false, ctx.Err()
+		}
+	}
+	rule := verdict.NewRule(j.settings, most)
+	ends = rule.Decided(results) == len(results)
+	rule.Conclude(results)
+	return ends, nil
 }
 
 // requestsOfVersions makes the requests for the completions that an output has of a row, with their versions. It

@@ -413,6 +413,7 @@ func (c *collector) unfinished() []*pendingRow {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.waves.askAgain()
+	c.repeats.askAgain()
 	c.turns.askAgain(c.running)
 	var all []*pendingRow
 	for p := range c.running {

@@ -19,12 +19,31 @@ type judging struct {
 	told     func(error) // is called after each verdict, with the error of the writer or the journal
 }
 
+// note gives a completion its verdict, or the error that it is for the lack of one.
+func (j *judging) note(r *completion.Result, v verdict.Verdict, failure error) {
+	switch {
+	case failure != nil:
+		r.Err, r.FinishReason = failure.Error(), string(engine.FinishError)
+	case !j.settings.Verifies(): // the row's other completions decide
+		r.Verdict = v.Text
+	case v.Accepted:
+		r.Judgment, r.Verdict = completion.Accepted, v.Text
+	default:
+		r.Judgment, r.Verdict = completion.Rejected, v.Text
+	}
+}
+
+// question is what the verifier of a row's completion reads.
+func question(row *promptset.Row, r *completion.Result) *verdict.Completion {
+	return &verdict.Completion{Row: row, Generation: r.Generation, Text: r.Text, Messages: r.Messages}
+}
+
 // judgeRow has the completions of a started row judged: at most most of them, from generation first on.
 func (c *collector) judgeRow(p *pendingRow, first, most int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p.judged = &judgedRow{rule: verdict.NewRule(c.judging.settings, most), first: first, most: most,
-		origins: map[int]uint8{}, asked: map[int]bool{}, waiting: map[int]bool{}}
+		origins: map[int]uint8{}, asked: map[int]bool{}, follows: map[int]bool{}, waiting: map[int]bool{}}
 	p.judged.least = p.judged.rule.Least(nil)
 	c.waves.begin(p)
 }
@@ -44,6 +63,9 @@ func (c *collector) judgingOf(p *pendingRow) rowJudging { return rowJudging{c, p
 func (j rowJudging) restore(results []completion.Result) error {
 	j.c.mu.Lock()
 	defer j.c.mu.Unlock()
+	if j.c.conversing == nil {
+		j.c.repeats.restored(j.p, results)
+	}
 	for i := range results {
 		if !lacksVerdict(&results[i]) {
 			j.insert(&results[i], reuse.Kept)
@@ -69,7 +91,13 @@ func (j rowJudging) add(r *completion.Result, done *engine.Completion) error {
 	}
 	c.waves.given(j.judgedRow, first, n)
 	c.room.Broadcast()
+	for g := first; done.Err != nil && g < first+n; g++ {
+		j.release(g)
+	}
 	if p.ended || c.err != nil {
+		if done.Err == nil && c.err == nil {
+			j.share(c.repeats.forget(p, r.Generation), r)
+		}
 		return unlessEnded(c.err)
 	}
 	if p.failed == nil {
@@ -91,9 +119,14 @@ func (j rowJudging) add(r *completion.Result, done *engine.Completion) error {
 
 // addWhole has a completion judged that was generated, unless it has an error. The caller holds the collector's lock.
 func (j rowJudging) addWhole(r *completion.Result) error {
-	if r.Err != "" || j.c.judging.settings.Costs() {
-		if _, err := j.c.append(j.p, r); err != nil {
+	c := j.c
+	if r.Err != "" || c.judging.settings.Costs() {
+		at, err := c.append(j.p, r)
+		if err != nil {
 			return err
+		}
+		if r.Err == "" {
+			j.share(c.repeats.finish(c.repeats.led(j.p, r.Generation), at, c.record), r)
 		}
 	}
 	if r.Err == "" {
@@ -114,8 +147,56 @@ func (c *collector) asks(p *pendingRow) []int {
 	return c.waves.ask(p.judged)
 }
 
-// judgeCopy has a completion judged that was generated for another output.
-func (c *collector) judgeCopy(p *pendingRow, r *completion.Result, extras reuse.Extras, source uint8) {
+// claim looks for completions of equal rows among those that the row has asked for.
+func (j rowJudging) claim(k *reuse.Named, asked []int) (found claimed) {
+	c := j.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if j.p.ended || c.conversing != nil { // conversations may have made calls, which are theirs
+		return claimed{missing: asked}
+	}
+	for _, g := range asked {
+		first, waits := c.repeats.claim(j.p, k, g)
+		switch {
+		case first == nil:
+			found.missing = append(found.missing, g)
+		case waits:
+			c.waves.given(j.judgedRow, g, 1)
+			j.follows[g] = true
+		default:
+			found.there = append(found.there, foundFirst{first, g, c.repeats.bytes[first]})
+		}
+	}
+	return found
+}
+
+// share has copies of a completion judged for those that waited for it. The caller holds the collector's lock.
+func (j rowJudging) share(waiting []follower, r *completion.Result) {
+	for _, f := range waiting {
+		other := j.c.judgingOf(f.row)
+		delete(other.follows, f.generation)
+		if !f.row.ended {
+			own := *r
+			own.Generation = f.generation
+			j.c.results.Dress(&own, f.row.row, f.row.requestOf(f.generation), f.extras)
+			other.submit(&own, reuse.Repeated)
+		}
+	}
+}
+
+// release has those ask for a completion of their own that waited for one that is not to come. The caller holds the
+// collector's lock.
+func (j rowJudging) release(generation int) {
+	for _, f := range j.c.repeats.forget(j.p, generation) {
+		delete(f.row.judged.follows, f.generation)
+		if !f.row.ended && j.c.waves.queue(f.row) {
+			j.c.room.Broadcast()
+		}
+	}
+}
+
+// judgeCopy has a completion judged that was generated for another row or output.
+func (c *collector) judgeCopy(p *pendingRow, r *completion.Result, extras reuse.Extras, origin, source uint8) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !p.ended || p.dialogs == nil { // else nothing counts any more what it asked for
@@ -123,8 +204,10 @@ func (c *collector) judgeCopy(p *pendingRow, r *completion.Result, extras reuse.
 	}
 	if !p.ended {
 		c.results.Dress(r, p.row, p.requestOf(r.Generation), extras)
-		p.source = source
-		c.judgingOf(p).submit(r, reuse.Copied)
+		if origin == reuse.Copied {
+			p.source = source
+		}
+		c.judgingOf(p).submit(r, origin)
 	}
 }
 
@@ -132,8 +215,7 @@ func (c *collector) judgeCopy(p *pendingRow, r *completion.Result, extras reuse.
 func (j rowJudging) submit(r *completion.Result, origin uint8) {
 	j.waiting[r.Generation] = true
 	result, judging := *r, j.c.judging
-	judging.judge.Submit(&verdict.Completion{Row: j.p.row, Generation: r.Generation, Text: r.Text,
-		Messages: r.Messages},
+	judging.judge.Submit(question(j.p.row, r),
 		func(v verdict.Verdict, err error) { judging.told(j.tell(&result, origin, v, err)) })
 }
 
@@ -143,24 +225,24 @@ func (j rowJudging) tell(r *completion.Result, origin uint8, v verdict.Verdict, 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(j.waiting, r.Generation)
+	judged := *r // without the verdict
 	if p.ended || c.err != nil {
+		if c.err == nil {
+			j.share(c.repeats.forget(p, r.Generation), &judged)
+		}
 		return unlessEnded(c.err)
 	}
-	switch {
-	case failure != nil:
-		r.Err, r.FinishReason = failure.Error(), string(engine.FinishError)
-		if p.failed == nil {
-			p.failed = failure
-		}
-	case !c.judging.settings.Verifies(): // the row's other completions decide
-		r.Verdict = v.Text
-	case v.Accepted:
-		r.Judgment, r.Verdict = completion.Accepted, v.Text
-	default:
-		r.Judgment, r.Verdict = completion.Rejected, v.Text
+	if c.judging.note(r, v, failure); failure != nil && p.failed == nil {
+		p.failed = failure
 	}
-	if _, err := c.append(p, r); err != nil {
+	at, err := c.append(p, r)
+	if err != nil {
 		return err
+	}
+	if failure == nil {
+		j.share(c.repeats.finish(c.repeats.led(p, r.Generation), at, c.record), &judged)
+	} else {
+		j.share(c.repeats.forget(p, r.Generation), &judged)
 	}
 	j.insert(r, origin)
 	return j.advance()

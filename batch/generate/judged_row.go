@@ -16,6 +16,7 @@ type judgedRow struct {
 	known       []completion.Result // judged, or failed; in order of generation
 	origins     map[int]uint8       // of generations that this process generated or copied: see package reuse
 	asked       map[int]bool        // generations that the engine was asked for and has not given
+	follows     map[int]bool        // generations that wait for equal ones under way
 	waiting     map[int]bool        // generations that wait for a verdict
 	kept        int                 // of known, those that the row has for sure
 	least       int                 // how many it needed at least when it started
@@ -66,9 +67,12 @@ func (j *judgedRow) prefix() []completion.Result {
 // missing returns how many generations the row is yet to ask for: those that may decide it, and all before a known one.
 // An engine that failed may have left out some of the latter.
 func (j *judgedRow) missing() int {
-	under := len(j.asked) + len(j.waiting)
+	under := j.underWay()
 	return min(max(j.rule.Least(j.known)+j.ahead-under, j.gaps()), j.most-len(j.known)-under)
 }
+
+// underWay is how many generations are on their way to be known.
+func (j *judgedRow) underWay() int { return len(j.asked) + len(j.follows) + len(j.waiting) }
 
 // gaps counts the generations before the last known one that are neither known nor on their way.
 func (j *judgedRow) gaps() int {
@@ -77,7 +81,7 @@ func (j *judgedRow) gaps() int {
 	}
 	last := j.known[len(j.known)-1].Generation
 	gaps := last + 1 - j.first - len(j.known)
-	for _, some := range []map[int]bool{j.asked, j.waiting} {
+	for _, some := range []map[int]bool{j.asked, j.follows, j.waiting} {
 		for g := range some {
 			if g < last {
 				gaps--

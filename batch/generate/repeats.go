@@ -140,9 +140,22 @@ func (s *repeats) led(p *pendingRow, generation int) *firstOf {
 
 // published forgets the completions of rows that are in a part now, where they are found.
 func (s *repeats) published(from, to int64) {
-	maps.DeleteFunc(s.known, func(_ reuse.Name, first *firstOf) bool {
-		return first.Index >= from && first.Index < to
+	maps.DeleteFunc(s.known, func(_ reuse.Name, first *firstOf) bool { // a decided row may have asked for more
+		return first.row == nil && first.Index >= from && first.Index < to
 	})
+}
+
+// askAgain forgets the completions of judged rows that a closed engine was asked for. Rows that wait for them ask
+// again.
+func (s *repeats) askAgain() {
+	for name, first := range s.known {
+		if p := first.row; p != nil && p.judged != nil && !p.judged.waiting[first.generation] {
+			delete(s.known, name)
+			for _, f := range first.followers {
+				delete(f.row.judged.follows, f.generation)
+			}
+		}
+	}
 }
 
 // restored takes up completions that an earlier process left in the journal.

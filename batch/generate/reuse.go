@@ -86,12 +86,16 @@ func (r *reusing) close() {
 	}
 }
 
-// others are the places other than the job's own output, by their numbers.
-func (r *reusing) others() []reuse.Source {
-	if r.own == nil {
-		return r.sources
+// from returns how completions of a source came to be, and the number of the place among the others than the job's own
+// output.
+func (r *reusing) from(source int) (origin, number uint8) {
+	switch {
+	case r.own == nil:
+		return reuse.Copied, uint8(source)
+	case source == 0:
+		return reuse.Repeated, 0
 	}
-	return r.sources[1:]
+	return reuse.Copied, uint8(source - 1)
 }
 
 // name names the completions of a row, unless some come from an earlier version of their part and may be of another
@@ -135,15 +139,12 @@ func (u *Unit) fill(ctx context.Context, p *pendingRow) (*pendingRow, error) {
 			return nil, err
 		}
 		for n, source := range u.reuse.sources {
-			origin, number := uint8(reuse.Copied), n-1
-			if n == 0 && u.reuse.own != nil {
-				origin, number = reuse.Repeated, 0
-			}
+			origin, number := u.reuse.from(n)
 			if len(left) == 0 {
 				break
 			}
 			for _, r := range source.Find(ctx, k.Keys, left) {
-				if err := u.Out.copy(p, &r, origin, uint8(number)); err != nil {
+				if err := u.Out.copy(p, &r, origin, number); err != nil {
 					return nil, err
 				}
 				left = slices.DeleteFunc(left, func(g int) bool { return g == r.Generation })
@@ -153,21 +154,39 @@ func (u *Unit) fill(ctx context.Context, p *pendingRow) (*pendingRow, error) {
 	return u.Out.toGenerate(p), nil
 }
 
-// asks takes the generations that a row asks for next. Those that other places have are judged; the others, which it
-// returns, are to be generated.
-func (u *Unit) asks(ctx context.Context, p *pendingRow) []int {
-	left := u.Out.asks(p)
+// asks takes the generations that a row asks for next. Those that equal rows or other places have are judged; the
+// others, which it returns, are to be generated.
+func (u *Unit) asks(ctx context.Context, p *pendingRow) (left []int, err error) {
+	asked := u.Out.asks(p)
+	if len(p.names) == 0 {
+		return asked, nil
+	}
 	for i := range p.names {
 		k := &p.names[i]
-		for n, source := range u.reuse.others() {
-			wanted := slices.DeleteFunc(slices.Clone(left), func(g int) bool { return !k.Has(g) })
-			for _, r := range source.Find(ctx, k.Keys, wanted) {
-				u.Out.judgeCopy(p, &r, k.Extras, uint8(n))
-				left = slices.DeleteFunc(left, func(g int) bool { return g == r.Generation })
+		wanted := slices.DeleteFunc(slices.Clone(asked), func(g int) bool { return !k.Has(g) })
+		own := u.Out.judgingOf(p).claim(k, wanted)
+		for _, first := range own.there {
+			if r, ok := u.repeated(first); ok {
+				r.Generation = first.generation
+				u.Out.judgeCopy(p, &r, k.Extras, reuse.Repeated, 0)
+			} else { // its row was published meanwhile
+				own.missing = append(own.missing, first.generation)
 			}
 		}
+		if err := u.reuse.addPublished(&u.Out.mu); err != nil {
+			return nil, err
+		}
+		for n, source := range u.reuse.sources {
+			origin, number := u.reuse.from(n)
+			for _, r := range source.Find(ctx, k.Keys, own.missing) {
+				u.Out.judgeCopy(p, &r, k.Extras, origin, number)
+				own.missing = slices.DeleteFunc(own.missing, func(g int) bool { return g == r.Generation })
+			}
+		}
+		left = append(left, own.missing...)
 	}
-	return left
+	slices.Sort(left)
+	return left, nil
 }
 
 // claimed is what equal rows have of a request.

@@ -117,7 +117,11 @@ func (u *Unit) openDialogs(p *pendingRow, generations []int) error {
 func (u *Unit) turnRequests(ctx context.Context, p *pendingRow) (all []*engine.Request) {
 	c := u.Out
 	if p.judged != nil {
-		if err := u.openDialogs(p, u.asks(ctx, p)); err != nil {
+		asked, err := u.asks(ctx, p)
+		if err == nil {
+			err = u.openDialogs(p, asked)
+		}
+		if err != nil {
 			c.end(err)
 			return nil
 		}

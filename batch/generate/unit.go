@@ -132,7 +132,12 @@ func (u *Unit) requestsOf(ctx context.Context, p *pendingRow) []*engine.Request 
 	case p.dialogs != nil:
 		return u.turnRequests(ctx, p)
 	case p.judged != nil:
-		return requestsOf(p.requests, u.asks(ctx, p))
+		asked, err := u.asks(ctx, p)
+		if err != nil {
+			u.Out.end(err)
+			return nil
+		}
+		return requestsOf(p.requests, asked)
 	}
 	return u.Out.requests(p)
 }

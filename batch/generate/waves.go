@@ -136,7 +136,7 @@ func (w *waves) mightWant() (most *pendingRow) {
 	}
 	for p := range w.running {
 		j := p.judged
-		if len(p.requests) == 0 || len(j.known)+len(j.asked)+len(j.waiting) >= j.most {
+		if len(p.requests) == 0 || len(j.known)+j.underWay() >= j.most {
 			continue
 		}
 		if most == nil || j.nextRisk < most.judged.nextRisk ||
@@ -158,7 +158,7 @@ func (w *waves) ask(j *judgedRow) (generations []int) {
 			known++
 		}
 		there := known < len(j.known) && j.known[known].Generation == g
-		if there || j.asked[g] || j.waiting[g] {
+		if there || j.asked[g] || j.follows[g] || j.waiting[g] {
 			continue
 		}
 		left--

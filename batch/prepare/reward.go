@@ -23,6 +23,7 @@ func Reward(ctx context.Context, p *process.Process, j *spec.Job) (*spec.Job, *p
 	s.Given = []string{"truncate_prompt_tokens"} // what is too long is an error, not scored in part
 	own := *p
 	own.ProfileDevice, own.DumpTables, own.Opened, own.LoadPrefixes = nil, nil, nil, nil
+	own.Hosts = nil // of several, process 0 has the model to itself
 	job, err := process.Describe(s, process.Options{})
 	if err != nil {
 		return nil, nil, process.Identity{}, err

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quire/quire/backend"
 	"github.com/quire/quire/backend/setup"
 	"github.com/quire/quire/batch/jobstate"
 	"github.com/quire/quire/batch/journal"
@@ -203,8 +204,10 @@ func (p *Process) validate(s *spec.Spec) error {
 		return spec.Invalid("call-timeout", "is %s, but must be 0 (no limit) or more", p.CallTimeout)
 	case p.MaxRestarts < 0:
 		return spec.Invalid("max-restarts", "is %d, but must be 0 or more", p.MaxRestarts)
-	case s.Accept.Score != "" && p.Several():
-		return setting.Errorf("`accept-score` may not come with `num-processes`: give `dp` or `shard` for more devices")
+	case s.Accept.Score != "" && p.Several() && backend.Named(s.Engine.Backend).HasChips:
+		return setting.Errorf("`accept-score` may not come with `num-processes` and `backend` %s: all processes open "+
+			"the devices of a slice together, and the model of the verifier is process 0's alone; give `shard` for "+
+			"more devices", s.Engine.Backend)
 	case s.Watch != "" && p.Several():
 		return setting.Errorf("`watch` may not come with `num-processes`: give `dp` or `shard` for more devices")
 	case s.Encodes() && p.Several():

@@ -148,6 +148,8 @@ type Refusal struct {
 	Host       string  `json:"host"`
 	Error      string  `json:"error"`
 	SecondsAgo float64 `json:"seconds_ago"` // by the server's clock
+	// Final reports that what the job asks for cannot be, such as an input that is not there any more.
+	Final bool `json:"final,omitempty"`
 }
 
 // Refuse records that a worker can't work on a job, for [Queue.Status]. The record goes when the worker starts to, or

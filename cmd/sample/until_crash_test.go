@@ -79,6 +79,10 @@ func TestFaultsOfVerdicts(t *testing.T) {
 		switch {
 		case i%11 == 5:
 			rows.WriteString("{\"id\": \"no prompt\"}\n")
+		case i%6 == 4: // equal rows, some of them with other bounds
+			fmt.Fprintf(&rows, "{\"id\": \"equal %d\", \"prompt\": \"row\", \"n\": %d}\n", i%4, 2+i%7)
+		case i%6 == 5:
+			fmt.Fprintf(&rows, "{\"prompt\": \"row %d\", \"temperature\": 0}\n", i%4)
 		case i%7 == 3:
 			fmt.Fprintf(&rows, "{\"prompt\": \"row %d\", \"n\": %d, \"generation\": 2}\n", i, 3+i%5)
 		case i%5 == 1: // some of these name no row

@@ -41,7 +41,8 @@ func NewShared(files vfs.FS, dir, owner string) (*Local, error) {
 	for _, name := range names {
 		m := tempPattern.FindStringSubmatch(filepath.Base(name))
 		if m != nil && (owner == "" || m[3] == "-"+owner) {
-			if err := files.Remove(filepath.Join(dir, name)); err != nil {
+			// Who only reads leaves it.
+			if err := files.Remove(filepath.Join(dir, name)); err != nil && !vfs.IsReadOnly(err) {
 				return nil, fmt.Errorf("cannot clear the output folder: %w", err)
 			}
 		}
