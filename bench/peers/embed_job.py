@@ -1,7 +1,7 @@
-"""Texts to vectors with another engine: embed_job.py PEER FOLDER TEXTS THREADS
+"""Texts to vectors with another engine: embed_job.py PEER FOLDER DTYPE TEXTS THREADS
 
-PEER is sentence-transformers, onnx, infinity or vllm; FOLDER is a model of sentence-transformers in float32;
-TEXTS has one text a line. The model is loaded and warmed up first. Prints one JSON object as its last line: seconds of
+PEER is sentence-transformers, onnx, infinity or vllm; FOLDER is a model of sentence-transformers; DTYPE is float32 or
+bfloat16; TEXTS has one text a line. The model is loaded and warmed up first. Prints one JSON object as its last line: seconds of
 the clock and of processors for all texts, and the first numbers of the first vector.
 """
 
@@ -20,13 +20,13 @@ os.environ.setdefault("DO_NOT_TRACK", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 
-def sentence_transformers(folder, threads, backend="torch"):
+def sentence_transformers(folder, dtype, threads, backend="torch"):
     """Batches of 32 texts, which it sorts by length."""
     import torch
     from sentence_transformers import SentenceTransformer
 
     torch.set_num_threads(threads)
-    options = {}
+    options = {"model_kwargs": {"torch_dtype": dtype}}
     if backend == "onnx":
         import onnxruntime
 
@@ -37,14 +37,14 @@ def sentence_transformers(folder, threads, backend="torch"):
     return lambda texts: model.encode(texts, batch_size=32, show_progress_bar=False)
 
 
-def infinity(folder, threads):
+def infinity(folder, dtype, threads):
     """Its engine without its server."""
     import torch
     from infinity_emb import AsyncEmbeddingEngine, EngineArgs
 
     torch.set_num_threads(threads)
     engine = AsyncEmbeddingEngine.from_args(EngineArgs(
-        model_name_or_path=folder, engine="torch", device="cpu", dtype="float32", batch_size=32,
+        model_name_or_path=folder, engine="torch", device="cpu", dtype=dtype, batch_size=32,
         bettertransformer=False, compile=False, model_warmup=False))
     loop = asyncio.new_event_loop()
     loop.run_until_complete(engine.astart())
@@ -55,11 +55,11 @@ def infinity(folder, threads):
     return lambda texts: loop.run_until_complete(embed(texts))
 
 
-def vllm(folder, threads):
+def vllm(folder, dtype, threads):
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
     from vllm import LLM
 
-    llm = LLM(model=folder, runner="pooling", dtype="float32", max_num_seqs=64)
+    llm = LLM(model=folder, runner="pooling", dtype=dtype, max_num_seqs=64)
     tokenizer = llm.get_tokenizer()
     limit = llm.llm_engine.model_config.max_model_len
 
@@ -69,7 +69,7 @@ def vllm(folder, threads):
     return run
 
 
-def main(peer, folder, path, threads):
+def main(peer, folder, dtype, path, threads):
     with open(path) as f:
         texts = [line.rstrip("\n") for line in f]
     run = {
@@ -77,7 +77,7 @@ def main(peer, folder, path, threads):
         "onnx": lambda *at: sentence_transformers(*at, backend="onnx"),
         "infinity": infinity,
         "vllm": vllm,
-    }[peer](folder, threads)
+    }[peer](folder, dtype, threads)
     run(texts[:64])
     wall, cpu = time.perf_counter(), time.process_time()
     vectors = run(texts)
@@ -88,7 +88,7 @@ def main(peer, folder, path, threads):
 
 
 if __name__ == "__main__":
-    folder, path = os.path.abspath(sys.argv[2]), os.path.abspath(sys.argv[3])
+    folder, path = os.path.abspath(sys.argv[2]), os.path.abspath(sys.argv[4])
     with tempfile.TemporaryDirectory() as work:  # for what an export leaves
         os.chdir(work)
-        main(sys.argv[1], folder, path, int(sys.argv[4]))
+        main(sys.argv[1], folder, sys.argv[3], path, int(sys.argv[5]))

@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/gomlx/compute/dtypes"
+
 	"github.com/quire/quire/backend/setup"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/engine/encode"
@@ -15,8 +17,12 @@ import (
 	"github.com/quire/quire/text/tokenizer"
 )
 
-// EnvTexts names a file of texts, one a line, that BenchmarkMiniLM encodes; by default lines of the glossary.
-const EnvTexts = "QUIRE_BENCH_TEXTS"
+const (
+	// EnvTexts names a file of texts, one a line, that BenchmarkMiniLM encodes; by default lines of the glossary.
+	EnvTexts = "QUIRE_BENCH_TEXTS"
+	// EnvDType is the type that it computes in; by default the checkpoint's.
+	EnvDType = "QUIRE_BENCH_DTYPE"
+)
 
 // BenchmarkMiniLM embeds texts with all-MiniLM-L6-v2, from text to vectors: bench/embeddings.py compares it with
 // other engines.
@@ -47,7 +53,8 @@ func BenchmarkMiniLM(b *testing.B) {
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		texts = append(texts, strings.TrimSpace(lines.Text()))
 	}
-	e, err := encode.New(b.Context(), encode.Config{Model: model, Backend: testenv.XLA(b)})
+	e, err := encode.New(b.Context(), encode.Config{Model: model, Backend: testenv.XLA(b),
+		DType: dtypes.MapOfNames[os.Getenv(EnvDType)]})
 	if err != nil {
 		b.Fatal(err)
 	}
