@@ -55,7 +55,8 @@ def theirs(peer, dtype, path, tokens):
         command = [next(PEERS.glob("llama_cpp_python-*/build-quire/bin/llama_embed")),
                    PEERS / "all-MiniLM-L6-v2-F32.gguf"]
     else:
-        command = [PEERS / PYTHONS[peer] / "bin" / "python", ROOT / "bench" / "peers" / "embed_job.py", peer, MODEL, dtype]
+        job = ROOT / "bench" / "peers" / "embed_job.py"
+        command = [PEERS / PYTHONS[peer] / "bin" / "python", job, peer, MODEL, dtype]
     done = subprocess.run([*command, path, str(THREADS)], capture_output=True, text=True)
     if done.returncode != 0:
         raise SystemExit(f"{peer}: {done.stderr[-2000:]}")

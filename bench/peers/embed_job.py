@@ -1,8 +1,8 @@
 """Texts to vectors with another engine: embed_job.py PEER FOLDER DTYPE TEXTS THREADS
 
 PEER is sentence-transformers, onnx, infinity or vllm; FOLDER is a model of sentence-transformers; DTYPE is float32 or
-bfloat16; TEXTS has one text a line. The model is loaded and warmed up first. Prints one JSON object as its last line: seconds of
-the clock and of processors for all texts, and the first numbers of the first vector.
+bfloat16; TEXTS has one text a line. The model is loaded and warmed up first. Prints one JSON object as its last line:
+seconds of the clock and of processors for all texts, and the first numbers of the first vector.
 """
 
 import asyncio
