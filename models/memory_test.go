@@ -43,7 +43,7 @@ func inOwnProcess(t *testing.T, body func()) {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(exe, "-test.run", "^"+t.Name()+"$", "-test.v")
-	cmd.Env = append(os.Environ(), key+"="+t.Name())
+	cmd.Env = append(os.Environ(), key+"="+t.Name(), "GOGC=100")
 	out, err := cmd.CombinedOutput()
 	t.Log(strings.TrimSpace(string(out)))
 	if err != nil {
