@@ -38,7 +38,7 @@ func (o *Options) Read(f *cli.Flags, args []string) error {
 	if err := o.ReadConfig(f); err != nil {
 		return err
 	}
-	mayTry := o.MayTry || o.ForTask != "" && !o.Spec.Task.Reads().NeedsSeconds
+	mayTry := (o.MayTry || o.ForTask != "") && !o.Spec.Task.Reads().NeedsSeconds // a prompt alone ranks nothing
 	if mayTry && len(args) > 0 && o.Spec.Output == "" && len(o.Spec.Inputs) == 0 {
 		if err := o.takePrompts(f, args); err != nil {
 			return fmt.Errorf("%s: %w", f.Set.Name(), cli.PlaceOr(err))
