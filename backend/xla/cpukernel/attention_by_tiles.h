@@ -42,6 +42,40 @@ static void pack_query(const char *from, int64_t dim, int64_t r, char *to) {
 	for (int64_t d = 0; d < dim; d += 2) memcpy(to + d / 2 * 64, from + 2 * d, 4);
 }
 
+// turn_sums writes a tile of sums, [keys][rows], as [rows][BLOCK].
+static void turn_sums(const float *sums, int64_t rows, float *to) {
+#if Q_SIMD == Q_AVX512
+	if (rows < 6) { // sooner one by one
+		const __m512i at = _mm512_setr_epi32(0, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240);
+		for (int64_t r = 0; r < rows; r++) vstore(to + r * BLOCK, (vf)_mm512_i32gather_ps(at, sums + r, 4));
+		return;
+	}
+	// Each quarter of a vector has four rows of a key; a key's quarter is joined by the keys 4, 8 and 12 after it. Then
+	// four of these vectors are turned within their quarters.
+	for (int64_t q = 0; q < 4 && 4 * q < rows; q++, sums += 4) {
+		__m512 keys[4], pairs[4];
+		for (int k = 0; k < 4; k++) {
+			__m512 x = _mm512_castps128_ps512(_mm_load_ps(sums + k * 16));
+			x = _mm512_insertf32x4(x, _mm_load_ps(sums + (k + 4) * 16), 1);
+			x = _mm512_insertf32x4(x, _mm_load_ps(sums + (k + 8) * 16), 2);
+			keys[k] = _mm512_insertf32x4(x, _mm_load_ps(sums + (k + 12) * 16), 3);
+		}
+		for (int k = 0; k < 2; k++) {
+			pairs[2 * k] = _mm512_unpacklo_ps(keys[2 * k], keys[2 * k + 1]);
+			pairs[2 * k + 1] = _mm512_unpackhi_ps(keys[2 * k], keys[2 * k + 1]);
+		}
+		for (int64_t r = 0; r < 4 && 4 * q + r < rows; r++) {
+			const __m512d low = _mm512_castps_pd(pairs[r / 2]), high = _mm512_castps_pd(pairs[2 + r / 2]);
+			const __m512d row = r % 2 ? _mm512_unpackhi_pd(low, high) : _mm512_unpacklo_pd(low, high);
+			vstore(to + (4 * q + r) * BLOCK, (vf)_mm512_castpd_ps(row));
+		}
+	}
+#else
+	for (int64_t r = 0; r < rows; r++)
+		for (int i = 0; i < 16; i++) to[r * BLOCK + i] = sums[i * 16 + r];
+#endif
+}
+
 // score_tiles multiplies rows queries, starting with the first of a tile, with n keys: scores [rows][BLOCK]. After
 // the n there are keys of the same page, or none are read.
 static void score_tiles(const struct q_attention *a, int64_t rows, int64_t n, const char *queries,
@@ -71,18 +105,9 @@ static void score_tiles(const struct q_attention *a, int64_t rows, int64_t n, co
 		_tile_stored(0, sums[0], 64);
 		_tile_stored(1, sums[1], 64);
 		const int64_t some = rows - r0 < 16 ? rows - r0 : 16;
-		for (int64_t r = 0; r < some; r++) {
-			for (; r0 == 0 && piece < (r + 1) * (BLOCK / 2) / some; piece++) prefetch(ahead, piece);
-			float *to = scores + (r0 + r) * BLOCK;
-#if Q_SIMD == Q_AVX512
-			const __m512i at =
-				_mm512_setr_epi32(0, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240);
-			vstore(to, (vf)_mm512_i32gather_ps(at, sums[0] + r, 4));
-			vstore(to + 16, (vf)_mm512_i32gather_ps(at, sums[1] + r, 4));
-#else
-			for (int i = 0; i < BLOCK; i++) to[i] = sums[i / 16][i % 16 * 16 + r];
-#endif
-		}
+		for (int64_t r = 0; r < some && r0 == 0; r++)
+			for (; piece < (r + 1) * (BLOCK / 2) / some; piece++) prefetch(ahead, piece);
+		for (int64_t i = 0; i < BLOCK / 16; i++) turn_sums(sums[i], some, scores + r0 * BLOCK + i * 16);
 	}
 }
 

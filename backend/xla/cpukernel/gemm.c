@@ -71,12 +71,13 @@ static size_t scratch_of_row(int64_t in) { return (size_t)((in + 63) / 64 * 64 +
 
 size_t q_linear_scratch(int64_t rows, int64_t in) { return (size_t)((rows + 15) / 16 * 16) * scratch_of_row(in); }
 
-// panels_a_task shares panels out: about equal numbers for each thread, in several tasks each if there are enough.
-static int64_t panels_a_task(int64_t panels, int64_t threads, int64_t most, int64_t unit) {
+// panels_a_task shares panels out: about equal numbers for each thread, in tasks_a_thread tasks each if there are
+// enough.
+static int64_t panels_a_task(int64_t panels, int64_t threads, int64_t most, int64_t unit, int64_t tasks_a_thread) {
 	int64_t best = unit, best_load = 0;
 	for (int64_t n = unit; n <= most; n += unit) {
 		int64_t tasks = (panels + n - 1) / n;
-		if (n > unit && tasks < 4 * threads) break;
+		if (n > unit && tasks < tasks_a_thread * threads) break;
 		int64_t load = (tasks + threads - 1) / threads * n; // load of the busiest thread
 		if (!best_load || load <= best_load) best = n, best_load = load;
 	}
@@ -95,8 +96,11 @@ static q_linear_job plan_at(int level, int64_t threads, const q_linear *l) {
 	j.packs = own && threads > 1 && l->out >= 128 * threads ? 0 : j.tiles;
 	j.number = atomic_fetch_add_explicit(&jobs, 1, memory_order_relaxed) + 1;
 	j.panels = q_panels(l->out, l->gate_up, layout);
-	const int64_t unit = l->gate_up && layout.panel == Q_TURN ? 2 : 1;
-	j.panels_a_task = panels_a_task(j.panels, threads, 128 / layout.panel, unit);
+	// Two panels together may have gates and their ups, and AMX multiplies two at once. Its panels are half as wide, so
+	// that a task should have more of them.
+	const int tiles = level >= Q_AMX && layout.panel == Q_TURN && l->rows > 16;
+	const int64_t unit = tiles || (l->gate_up && layout.panel == Q_TURN) ? 2 : 1;
+	j.panels_a_task = panels_a_task(j.panels, threads, 128 / layout.panel, unit, tiles ? 3 : 4);
 	return j;
 }
 
@@ -353,7 +357,11 @@ static void gather_row(void *args, int64_t t) {
 	if (id >= g->m.out) id = g->m.out - 1;
 	int64_t c = q_packed_column(id, g->m.out, g->m.gate_up);
 	const char *from = g->weights + (c / l.panel * in * l.panel + c % l.panel * l.group) * g->size;
-	for (int64_t i = 0; i < g->m.in; i++) {
+	int64_t i = 0;
+	const int64_t bytes = l.group * (int64_t)g->size;
+	for (; bytes == 4 && !g->scales && i + l.group <= g->m.in; i += l.group)
+		memcpy((char *)g->y + (t * g->m.in + i) * (int64_t)g->size, from + i / l.group * l.panel * 4, 4);
+	for (; i < g->m.in; i++) {
 		const char *element = from + (i / l.group * l.panel * l.group + i % l.group) * g->size;
 		int64_t at = t * g->m.in + i;
 		if (g->scales) {
