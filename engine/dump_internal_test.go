@@ -107,7 +107,7 @@ func TestDumpsOfFaults(t *testing.T) {
 		"lost page": {corrupting{before: 2, array: "Pages.RefCounts",
 			change: func(v []int32) { v[len(v)-1]++ }}, false, ErrPagesLost,
 			[]string{"is lost: its count is 1, and no row has it", "pages were lost"}},
-		"broken rule": {corrupting{before: 2, array: "Pages.RefCounts",
+		"broken rule": {corrupting{before: 1, array: "Pages.RefCounts",
 			change: func(v []int32) { v[len(v)-1]++ }}, true, seqtable.ErrRuleBroken{},
 			[]string{"is lost: its count is 1, and no row has it", "given out by the call that failed"}},
 		"invalid row": {corrupting{before: 2, array: "Queue.SlotIDs",

@@ -167,8 +167,8 @@ ${rows%$'\n'}
 END
 }
 compiled='Accelerators|ForTPU|ForGPU' # tests that have a separate step
-every="plugins all_tests sample engine levels processors race fuzz vulnerabilities benchmarks answers grammars lm_eval_scores"
-every="$every manifests python_clusters rl wheel accelerators libtpus shapes"
+every="plugins all_tests sample engine levels processors race fuzz vulnerabilities benchmarks answers grammars"
+every="$every lm_eval_scores manifests python_clusters rl wheel accelerators libtpus shapes"
 failed=0
 begun=$(date +%s)
 commit=$(git rev-parse --short=12 HEAD)

@@ -4,6 +4,8 @@
 //
 // Up to 16 rows are multiplied panel by panel, with the weights as one stream. More rows are multiplied in blocks of
 // inputs: a block's activations stay in the first cache while the panels of a task pass, two at a time.
+//
+// Adapters of rows continue the sums of matrices of bf16, by the same instruction: see gemm_amx_adapted.h.
 #include "cpu.h"
 
 #if defined(Q_X86)
@@ -29,6 +31,7 @@ enum {
 };
 #include "amx_config.h"
 #include "gemm_finish.h"
+#include "gemm_amx_adapted.h"
 
 // The inputs per step of 64 bytes.
 static int64_t step_of(int dtype) { return dtype == Q_S8 ? 64 : 32; }
@@ -64,19 +67,27 @@ static void pack_tile(void *job, int64_t t) {
 	char *to = (char *)j->rows + t * 16 * j->padded_in * q_size(j->l->weights_dtype);
 	if (j->l->weights_dtype == Q_BF16) {
 		copy_rows(j, t, to);
+		if (adapted_by_tiles(j->l)) pack_inner(j, t);
 		return;
 	}
 	for (int64_t r = 0; r < 16 && t * 16 + r < j->l->rows; r++) round_row(j, t * 16 + r, (int8_t *)to + r * 64);
 }
 
-// stream computes the sums of a panel and one tile of rows. Tile 0 has sums, 4 activations and 6 weights.
+// stream computes the sums of a panel and one tile of rows, and continues them with an adapter's if it is not NULL.
+// Tile 0 has sums, 4 activations and 6 weights.
 #define STREAM(name, product) \
-	static __attribute__((noinline)) void name(const char *a, const char *b, int64_t steps, float *sums) { \
+	static __attribute__((noinline)) void name( \
+		const char *a, const char *b, int64_t steps, float *sums, const factors *adapter) { \
 		_tile_zero(0); \
 		for (; steps > 0; steps--, a += 1024, b += 1024) { \
 			_tile_loadd(6, b, 64); \
 			EACH(i, 16) __builtin_prefetch(b + AHEAD + i * 64, 0, 3); \
 			_tile_loadd(4, a, 64); \
+			product(0, 4, 6); \
+		} \
+		for (int64_t i = 0; adapter && i < adapter->steps; i++) { \
+			_tile_loadd(6, adapter->b + i * 1024, 64); \
+			_tile_loadd(4, adapter->a + i * 1024, 64); \
 			product(0, 4, 6); \
 		} \
 		_tile_stored(0, sums, 64); \
@@ -87,10 +98,11 @@ STREAM(stream_s8, _tile_dpbssd)
 // multiply adds steps of a block to the sums of a pair of tiles of rows (or of one), a kilobyte for each tile of
 // sums, and of two panels, whose weights are b_stride apart. Tiles 0 to 3 have sums, 4 and 5 activations, 6 and 7
 // weights. a_stride is the distance in bytes between the two tiles of rows. out, if not NULL, gets the final sums, as
-// finish_panels reads them. lines is how many lines of what is ahead, in each of two panels, are prefetched per step.
+// finish_panels reads them, and adapters, if not NULL, is what continues the sums of each panel before. lines is how
+// many lines of what is ahead, in each of two panels, are prefetched per step.
 #define MULTIPLY(name, product) \
 	ALWAYS void name(const int two, const int lines, const char *a, int64_t a_stride, const char *b, int64_t b_stride, \
-		int64_t steps, float *sums, int first, float *out, const char *ahead) { \
+		int64_t steps, float *sums, int first, float *out, const char *ahead, const factors *adapters) { \
 		if (first) { \
 			_tile_zero(0); \
 			_tile_zero(1); \
@@ -116,6 +128,20 @@ STREAM(stream_s8, _tile_dpbssd)
 			product(2, 5, 6); \
 			product(3, 5, 7); \
 		} \
+		for (int64_t i = 0; adapters && i < adapters[0].steps; i++) { \
+			_tile_loadd(6, adapters[0].b + i * 1024, 64); \
+			_tile_loadd(4, adapters[0].a + i * 1024, 64); \
+			product(0, 4, 6); \
+			if (two) _tile_loadd(5, adapters[0].a + adapters[0].stride + i * 1024, 64); \
+			if (two) product(2, 5, 6); \
+		} \
+		for (int64_t i = 0; adapters && i < adapters[1].steps; i++) { \
+			_tile_loadd(7, adapters[1].b + i * 1024, 64); \
+			_tile_loadd(4, adapters[1].a + i * 1024, 64); \
+			product(1, 4, 7); \
+			if (two) _tile_loadd(5, adapters[1].a + adapters[1].stride + i * 1024, 64); \
+			if (two) product(3, 5, 7); \
+		} \
 		if (!out) out = sums; \
 		const int64_t panel = out == sums ? TILE : SUMS, tile = out == sums ? 2 * TILE : TILE; \
 		_tile_stored(0, out, 64); \
@@ -127,11 +153,12 @@ MULTIPLY(multiply_bf16, _tile_dpbf16ps)
 MULTIPLY(multiply_s8, _tile_dpbssd)
 
 // The code of each kind of block.
-typedef void (*block_code)(const char *, int64_t, const char *, int64_t, int64_t, float *, int, float *, const char *);
+typedef void (*block_code)(
+	const char *, int64_t, const char *, int64_t, int64_t, float *, int, float *, const char *, const factors *);
 #define CODE(name, kind, two, lines) \
 	static __attribute__((noinline)) void name(const char *a, int64_t a_stride, const char *b, int64_t b_stride, \
-		int64_t steps, float *sums, int first, float *out, const char *ahead) { \
-		multiply_##kind(two, lines, a, a_stride, b, b_stride, steps, sums, first, out, ahead); \
+		int64_t steps, float *sums, int first, float *out, const char *ahead, const factors *adapters) { \
+		multiply_##kind(two, lines, a, a_stride, b, b_stride, steps, sums, first, out, ahead, adapters); \
 	}
 // clang-format off
 #define CODES(kind) \
@@ -163,12 +190,21 @@ typedef struct {
 	const char *weights; // weights of the first panel
 	int64_t from, n, steps, panel;
 	float out[2 * SUMS] __attribute__((aligned(64)));
+	pair_adapters adapters;
 } share;
 
+// adapters_of returns the adapters that continue the sums of two panels and some tiles of rows, starting with t, or
+// NULL: then results adds them.
+static const factors *adapters_of(share *s, int64_t t, int64_t tiles, int64_t panel, int64_t n) {
+	if (!s->adapters.l) return NULL;
+	return turn_pair(&s->adapters, s->j, t, tiles, s->from + panel, n) ? s->adapters.of : NULL;
+}
+
 // results computes the results of n panels, one or two, from the sums of some tiles of rows, starting with t.
-static void results(share *s, int64_t t, int64_t tiles, int64_t panel, int64_t n) {
+static void results(share *s, int64_t t, int64_t tiles, int64_t panel, int64_t n, int adapted) {
 	const q_linear_job *j = s->j;
 	const int64_t row = t * 16, rows = least(tiles * 16, j->l->rows - row);
+	if (s->adapters.l && !adapted) add_adapters(&s->adapters, j, s->out, t, tiles, s->from + panel, n);
 	const float *whole = j->l->weights_dtype == Q_S8 ? row_scales(j) + row : NULL;
 	finish_panels(j, s->out, whole, row, rows, s->from + panel, n);
 }
@@ -178,11 +214,12 @@ static void stream_panels(share *s, int64_t t, int64_t panel, int64_t n) {
 	const char *a = (const char *)s->j->rows + t * s->steps * 1024, *b = s->weights + panel * s->panel;
 	for (int64_t p = panel; p < panel + n; p += 2) {
 		const int64_t pair = least(2, panel + n - p);
+		const factors *adapters = adapters_of(s, t, 1, p, pair);
 		for (int64_t i = 0; i < pair; i++, b += s->panel) {
-			if (s->j->l->weights_dtype == Q_S8) stream_s8(a, b, s->steps, s->out + i * SUMS);
-			else stream_bf16(a, b, s->steps, s->out + i * SUMS);
+			if (s->j->l->weights_dtype == Q_S8) stream_s8(a, b, s->steps, s->out + i * SUMS, NULL);
+			else stream_bf16(a, b, s->steps, s->out + i * SUMS, adapters ? adapters + i : NULL);
 		}
-		results(s, t, 1, p, pair);
+		results(s, t, 1, p, pair, adapters != NULL);
 	}
 }
 
@@ -214,12 +251,13 @@ static void block_panels(share *s, int64_t t0, int64_t t1, int64_t n) {
 			const int share = t1 - t0 > 6 ? 1 : t1 - t0 > 2 ? 2 : 3, lines = 2 << share;
 			for (int64_t t = t0; t < t1; t += 2) {
 				const int two = t + 1 < t1, last = k + some == s->steps;
+				const factors *adapters = last ? adapters_of(s, t, 1 + two, p, 2) : NULL;
 				const char *a = (const char *)s->j->rows + t * tile + k * 1024;
 				codes[s8][two][left > 0 ? share : 0](a, tile, b, s->panel, some,
-					sums[p / 2][t - t0], k == 0, last ? s->out : NULL, next);
+					sums[p / 2][t - t0], k == 0, last ? s->out : NULL, next, adapters);
 				next += some * 64 * lines;
 				left -= two ? lines : 16;
-				if (last) results(s, t, 1 + two, p, 2);
+				if (last) results(s, t, 1 + two, p, 2, adapters != NULL);
 			}
 		}
 	}
@@ -228,7 +266,23 @@ static void block_panels(share *s, int64_t t0, int64_t t1, int64_t n) {
 static void panels(void *job, int64_t task) {
 	const q_linear_job *j = job;
 	const int64_t steps = j->padded_in / step_of(j->l->weights_dtype), from = task * j->panels_a_task;
-	share s = {.j = j, .from = from, .steps = steps, .panel = steps * 1024};
+	share s; // too large to be cleared
+	s.j = j;
+	s.from = from;
+	s.steps = steps;
+	s.panel = steps * 1024;
+	s.adapters.l = NULL;
+	q_linear alone;
+	q_linear_job other;
+	if (j->l->weights_dtype == Q_BF16 && adapted_by_tiles(j->l)) { // results find the adapters in the sums
+		s.adapters.l = j->l;
+		s.adapters.matrix = NULL;
+		alone = *j->l;
+		alone.adapted = NULL;
+		other = *j;
+		other.l = &alone;
+		s.j = &other;
+	}
 	s.n = least(j->panels_a_task, j->panels - from);
 	s.weights = (const char *)j->l->weights + from * s.panel;
 	configure(j->l->rows);
