@@ -115,40 +115,47 @@ func precompiledOnFake(t *testing.T, model models.Config, script ...string) ([]x
 	return b.KernelUses(), log.String(), nil
 }
 
-// libtpu itself refuses kernels that may have 16 KiB of VMEM, one after the other, and compiles the program without.
+// libtpu itself refuses kernels that may have 16 KiB of VMEM, one after the other, and compiles the program with one of
+// smaller blocks that may have more, or without.
 func TestKernelsThatDoNotFitLibtpu(t *testing.T) {
 	testenv.Slow(t)
 	plugin, err := setup.FindPlugin("tpu")
 	if err != nil {
 		t.Skip(`libtpu is not installed ("sample setup tpu" fetches it): nothing is compiled for TPU`)
 	}
+	more := heads128 // for which there are smaller blocks
+	more.NumHeads = 16
 	for name, c := range map[string]struct {
 		model models.Config
+		page  int
 		last  string // the smallest blocks, of which the compiler may complain first
 		most  int    // kernels
+		next  string
 	}{
-		"v5e:1x1": {heads128, "blocks of 8 queries and 16 pages need", 2},
-		"v6e:1x1": {heads64, "blocks of 32 queries and 16 pages need", 1},
+		"v5e:1x1": {heads128, 16, "blocks of 8 queries and 16 pages need", 2, ""},
+		"v6e:1x1": {heads64, 16, "blocks of 32 queries and 16 pages need", 1, ""},
+		"v5e:2x2": {more, 64, "blocks of 128 queries and 8 pages need", 2, "blocks of 16 queries and 4 pages"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b, err := xla.OpenTopology(xla.TopologyOptions{Plugin: plugin, Name: name, KernelDir: cramped(t)})
+			b, err := xla.OpenTopology(xla.TopologyOptions{Plugin: plugin, Name: name, KernelDir: cramped(t, c.page)})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer b.Finalize()
 			var log bytes.Buffer
 			done, err := Precompile(t.Context(), Config{Model: checkedModel(c.model, 1024), Backend: b,
-				DType: dtypes.BFloat16, MaxSeqs: 64, PageSize: 16, KVMemory: 64 << 20,
+				DType: dtypes.BFloat16, MaxSeqs: 64, PageSize: c.page, KVMemory: 64 << 20,
 				Log: slog.New(slog.NewTextHandler(&log, nil))}, "run")
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer done.Close()
-			tried := ""
+			tried, kernels := "", ""
 			for _, use := range b.KernelUses() {
-				if tried += use.Tried; use.Kernel != "" {
-					t.Errorf("%+v", use)
-				}
+				tried, kernels = tried+use.Tried, kernels+use.Kernel
+			}
+			if (kernels == "") != (c.next == "") || !strings.Contains(kernels, c.next) {
+				t.Errorf("kernels are %q, want %q", kernels, c.next)
 			}
 			for _, want := range []string{c.last, "of VMEM, and may have 16.00 KiB"} {
 				if !strings.Contains(tried, want) {
@@ -162,9 +169,9 @@ func TestKernelsThatDoNotFitLibtpu(t *testing.T) {
 	}
 }
 
-// cramped is a folder with the payloads that come with the program for pages of 16 tokens, which may have 16 KiB of
-// VMEM.
-func cramped(t *testing.T) string {
+// cramped is a folder with the payloads that come with the program for pages of so many tokens, which may have 16 KiB
+// of VMEM; without those with the smaller of two blocks.
+func cramped(t *testing.T, page int) string {
 	t.Helper()
 	packed, err := os.ReadFile(testenv.Path("backend", "xla", "mosaic", "payloads", "common.zst"))
 	if err != nil {
@@ -180,6 +187,7 @@ func cramped(t *testing.T) string {
 		t.Fatal(err)
 	}
 	var out []byte
+	const smaller = 256 // tokens of a block
 	for len(data) > 0 {
 		head, rest, _ := bytes.Cut(data, []byte("\n"))
 		var header map[string]any
@@ -187,7 +195,9 @@ func cramped(t *testing.T) string {
 			t.Fatal(err)
 		}
 		size := int(header["body_bytes"].(float64))
-		if header["config"].(map[string]any)["page_size"] == 16.0 {
+		pages := header["blocks"].(map[string]any)["pages"].(float64)
+		config := header["config"].(map[string]any)
+		if config["page_size"] == float64(page) && (page == 16 || page*int(pages) > smaller) {
 			header["backend_config"].(map[string]any)["scoped_memory_configs"] = []any{
 				map[string]any{"memory_space": 1, "offset": 0, "size": 16 << 10}}
 			text, err := json.Marshal(header)

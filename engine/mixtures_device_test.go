@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/gomlx/compute/dtypes"
@@ -46,6 +47,42 @@ func TestGptOssForTPU(t *testing.T) {
 	done := precompiled(t, cfg, "init", device.Run)
 	checkKernels(t, cfg, done)
 	checkMovesWithin(t, cfg, done, config.PrefillBytes)
+}
+
+// The kernel also stores keys and values of layers with windows, soft caps and heads of 256, with both default page
+// sizes.
+func TestWindowsForTPU(t *testing.T) {
+	testenv.Slow(t)
+	for name, c := range map[string]struct {
+		family         string
+		page           int
+		heads, kvHeads int
+		headDim        int
+		sizes          map[string]any
+	}{
+		"Gemma 2 27B": {"gemma2", 64, 32, 16, 128, map[string]any{"sliding_window": 4096, "query_pre_attn_scalar": 144,
+			"attn_logit_softcapping": 50}},
+		"Gemma 3 4B": {"gemma3", 128, 8, 4, 256, map[string]any{"sliding_window": 1024,
+			"query_pre_attn_scalar": 256}},
+		"Ministral 8B": {"ministral", 128, 32, 8, 128, map[string]any{"sliding_window": 32768}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			model := enlarged(t, c.family, 2048, func(config map[string]any) {
+				maps.Copy(config, c.sizes)
+				config["num_attention_heads"], config["num_key_value_heads"] = c.heads, c.kvHeads
+				config["head_dim"], config["num_hidden_layers"] = c.headDim, 2
+				config["layer_types"] = []string{"sliding_attention", "full_attention"}
+			})
+			cfg := Config{Model: model, Backend: testenv.Topology(t, "v6e:1x1"), DType: dtypes.BFloat16, MaxSeqs: 64,
+				PageSize: c.page, KVMemory: 256 << 20, MaxModelLen: 4096}
+			done := precompiled(t, cfg, "init", device.Run)
+			if done.layouts[0].Packed == 0 {
+				t.Error("keys and values are not stored by a kernel")
+			}
+			checkKernels(t, cfg, done)
+			checkMoves(t, cfg, done)
+		})
+	}
 }
 
 // Qwen3-30B-A3B at its true sizes, shared by the four chips of a v6e host, reads its 128 experts as they lie: nothing

@@ -2,14 +2,17 @@
 
     python common.py [--keep FILE]
 
-All are in bfloat16, for pages of 16, 32, 64 and 128 tokens; LAYERS, for pages of 16 and 64. Caches of 8-bit floats are
-for pages of 64 tokens and up to 8 KV heads, and for layers without a window or a soft cap, or with sinks. The payloads
-that FILE, an uncompressed file of payloads, has already are taken from it: so a model more takes a minute.
+All are in bfloat16, for pages of 16, 32, 64 and 128 tokens; LAYERS, for pages of 16, 64 and 128. Caches of 8-bit
+floats are for pages of 64 tokens and up to 8 KV heads, and for layers without a window or a soft cap, or with sinks.
+SHIPPED have two payloads each for pages of 64 and 128: the second, with smaller blocks, is for a compiler that refuses
+the first. The payloads that FILE, an uncompressed file of payloads, has already are taken from it: so a model more
+takes a minute.
 
 For head dims that are multiples of 128, pages of 16 and 32 tokens still have JAX's kernel, which only attends: to
 replace it, remove `updates`, and jax_rpa.py once it is not called any more.
 """
 import argparse
+import functools
 import json
 import pathlib
 import sys
@@ -53,6 +56,7 @@ LAYERS = [
     (32, 16, 128, [0, 1024], 168**-0.5, 0),  # Gemma 3 27B
     (8, 4, 256, [0, 4096], 0, 50),  # Gemma 2 2B
     (16, 8, 256, [0, 4096], 0, 50),  # Gemma 2 9B
+    (32, 16, 128, [0, 4096], 144**-0.5, 50),  # Gemma 2 27B
     (32, 8, 128, [4096], 0, 0),  # Mistral-7B v0.1
     (32, 8, 128, [32768], 0, 0),  # Ministral 8B
     (32, 32, 128, [4096], 0, 0),  # OLMo-3 7B
@@ -65,8 +69,11 @@ LAYERS = [
 SINKS = [
     (64, 8, 64, [0, 128]),  # gpt-oss 20B and 120B
 ]
-FEWER_DEVICES = [1, 2, 4, 8]
-FEWER_PAGES = [16, 64]
+# The models of configs/models, as (heads, KV heads, head_dim, whether they have sinks).
+SHIPPED = [(32, 8, 128, False), (64, 8, 128, False), (32, 4, 128, False), (64, 8, 64, True)]
+SHIPPED_PAGES = [64, 128]
+FEWER_DEVICES = [1, 2, 4, 8, 16]
+FEWER_PAGES = [16, 64, 128]
 DEVICES = [1, 2, 4, 8, 16, 32]
 PAGES = [16, 32, 64, 128]
 FLOAT8_PAGES, FLOAT8_KV_HEADS = [64], 8
@@ -159,14 +166,33 @@ def can_be_tiled(kv_heads, head_dim):
     return head_dim == 64 or kv_heads in (1, 2, 4) or kv_heads % 8 == 0
 
 
+@functools.cache
+def shipped_parts():
+    return {(*part(heads, kv_heads, devices), head_dim, sinks)
+            for heads, kv_heads, head_dim, sinks in SHIPPED for devices in DEVICES}
+
+
+def shipped(config):
+    """Whether a model of configs/models has a layer of this config with a default page size."""
+    sinks = config.get("sinks", False)
+    shape = config["heads"], config["kv_heads"], config["head_dim"], sinks
+    plain = config["scale"] == config["head_dim"] ** -0.5 and not config["soft_cap"] and (
+        sinks or not config["window"])
+    return (plain and shape in shipped_parts() and config["page_size"] in SHIPPED_PAGES
+            and config["kv_dtype"] == config["dtype"])
+
+
 def made(config):
-    """How the payloads of a config are made: their kernel, blocks, and a function that yields them."""
-    if updates(config):
-        sizes = capture.blocks(config)
-        return tpu_inference_rpa.KERNEL, list(sizes.values()), lambda: (
+    """Yields how the payloads of a config are made, the largest blocks first: their kernel, blocks, and a function that
+    yields them."""
+    if not updates(config):
+        chosen = [jax_rpa.blocks(config, queries) for queries in (8, 32)]
+        yield jax_rpa.KERNEL, chosen, lambda: (
+            template.encode(*jax_rpa.capture(config, *block)) for block in chosen)
+        return
+    for sizes in [capture.blocks(config), *([tpu_inference_rpa.smaller(config)] if shipped(config) else [])]:
+        yield tpu_inference_rpa.KERNEL, list(sizes.values()), lambda sizes=sizes: (
             payload for _, payload in capture.payloads(config, sizes))
-    chosen = [jax_rpa.blocks(config, queries) for queries in (8, 32)]
-    return jax_rpa.KERNEL, chosen, lambda: (template.encode(*jax_rpa.capture(config, *block)) for block in chosen)
 
 
 def main():
@@ -175,14 +201,14 @@ def main():
     a = p.parse_args()
     kept = payloads(a.keep.read_bytes()) if a.keep else {}
     for wanted_config in configs():
-        kernel, chosen, make = made(wanted_config)
-        keys = [key(kernel, wanted_config, *block) for block in chosen]
-        if not all(wanted in kept for wanted in keys):
-            print(wanted_config, file=sys.stderr, flush=True)
-            kept.update(zip(keys, make()))
-        for wanted in keys:
-            sys.stdout.buffer.write(kept[wanted])
-        sys.stdout.buffer.flush()
+        for kernel, chosen, make in made(wanted_config):
+            keys = [key(kernel, wanted_config, *block) for block in chosen]
+            if not all(wanted in kept for wanted in keys):
+                print(wanted_config, chosen, file=sys.stderr, flush=True)
+                kept.update(zip(keys, make()))
+            for wanted in keys:
+                sys.stdout.buffer.write(kept[wanted])
+            sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":

@@ -61,11 +61,17 @@ CASES = {
     "three KV heads": {"seqs": [[50, 20], [33, 1]], "heads": 3, "kv_heads": 3},
     "as many KV heads as heads": {"seqs": [[50, 20], [33, 1]], "heads": 4, "kv_heads": 4},
     "large pages": {"seqs": [[150, 30], [64, 1], [65, 1]], "page_size": 64, "per_seq": 4, "kv_blocks": 1},
+    "pages of 128 and a window": {
+        "seqs": [[300, 30], [128, 1], [129, 1]], "page_size": 128, "per_seq": 4, "kv_blocks": 2, "window": 40},
     "heads of 256": {**MIXED, "head_dim": 256},
     "bfloat16": {**MIXED, "dtype": "bfloat16"},
     "bfloat16 decode": {**DECODE, "dtype": "bfloat16", "heads": 8},
     "bfloat16, odd heads": {**MIXED, "dtype": "bfloat16", "heads": 5, "kv_heads": 1},
     "bfloat16, three KV heads": {**DECODE, "dtype": "bfloat16", "heads": 6, "kv_heads": 3},
+    "bfloat16 as Gemma 2 27B": {**MIXED, "dtype": "bfloat16", "scale": 1 / 12, "window": 16, "soft_cap": 2.0},
+    "bfloat16 decode as Gemma 3 on pages of 128": {
+        **DECODE, "dtype": "bfloat16", "head_dim": 256, "page_size": 128, "per_seq": 2, "kv_blocks": 2, "window": 20,
+        "seqs": [[15, 1], [127, 1], [128, 1], [129, 1], [200, 1], [256, 1]]},
     "bfloat16 as Gemma": {**MIXED, "dtype": "bfloat16", "head_dim": 256, "window": 16, "soft_cap": 2.0},
     "float8": {**MIXED, **FLOAT8},
     "float8 decode": {**DECODE, **FLOAT8, "heads": 8},

@@ -6,7 +6,7 @@ python=$1
 common=$(mktemp)
 trap 'rm -f "$common"' EXIT
 "$python" common.py >"$common"
-zstd -q -19 --long=23 -f "$common" -o ../../backend/xla/mosaic/payloads/common.zst
+zstd -q -19 --long=27 -f "$common" -o ../../backend/xla/mosaic/payloads/common.zst
 "$python" goldens.py
 "$python" goldens_update.py
 "$python" arrays.py

@@ -42,6 +42,9 @@ FETCHED = {
     MIXED: [(128, 512), (64, 512), (32, 512), (32, 256), (16, 256), (8, 256)],
 }
 
+# The queries and the context of a block of a second payload, for a compiler that refuses the first.
+SMALLER = {BOTH: (8, CONTEXT), DECODE: (1, CONTEXT), MIXED: (16, CONTEXT)}
+
 # A block has at most so many pages: each is a copy of its own, which a body starts even after a sequence's end.
 PAGES = 16
 
@@ -169,6 +172,11 @@ def blocks(config, form, queries=0):
     if vmem_bytes(config, queries, pages * page) > VMEM:
         raise SystemExit(f"no block of queries and pages fits {VMEM >> 20} MiB of VMEM for {config}")
     return queries, pages
+
+
+def smaller(config):
+    """The (queries, pages) of smaller blocks than those of `blocks`, by form."""
+    return {form: (SMALLER[form][0], max(1, SMALLER[form][1] // config["page_size"])) for form in forms(config)}
 
 
 def attend(config, sizes, vmem_limit=None):

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -153,6 +154,43 @@ func TestEmbeddedWithSinks(t *testing.T) {
 	var none *mosaic.NoKernelError
 	if !errors.As(err, &none) || !strings.HasSuffix(strings.Split(none.Remedy, "`")[1], " --sinks") {
 		t.Errorf("a kernel without sinks serves a model with them: %v", err)
+	}
+}
+
+// Layers with windows, soft caps and heads of 256 have the kernel that stores for both default page sizes, whole and on
+// 16 devices.
+func TestEmbeddedWithWindows(t *testing.T) {
+	s := open(t, "")
+	for name, c := range map[string]struct {
+		heads   [][2]int
+		headDim int
+		windows []int
+		scale   float64
+		softCap float64
+	}{
+		"Gemma 2 9B":      {[][2]int{{16, 8}, {1, 1}}, 256, []int{0, 4096}, 1. / 16, 50},
+		"Gemma 2 27B":     {[][2]int{{32, 16}, {2, 1}}, 128, []int{0, 4096}, 1. / 12, 50},
+		"Gemma 3 1B":      {[][2]int{{4, 1}, {1, 1}}, 256, []int{0, 512}, 1. / 16, 0},
+		"Gemma 3 4B":      {[][2]int{{8, 4}, {1, 1}}, 256, []int{0, 1024}, 1. / 16, 0},
+		"Gemma 3 27B":     {[][2]int{{32, 16}, {2, 1}}, 128, []int{0, 1024}, math.Pow(168, -0.5), 0},
+		"Mistral 7B v0.1": {[][2]int{{32, 8}, {2, 1}}, 128, []int{4096}, llama.Scale, 0},
+		"Ministral 8B":    {[][2]int{{32, 8}, {2, 1}}, 128, []int{0, 32768}, llama.Scale, 0},
+	} {
+		for _, heads := range c.heads {
+			for _, window := range c.windows {
+				for _, page := range []int{64, 128} {
+					r := update(mosaic.Config{Heads: heads[0], KVHeads: heads[1], HeadDim: c.headDim, PageSize: page,
+						DType: "bfloat16", KVDType: "bfloat16", Scale: c.scale, Window: window, SoftCap: c.softCap},
+						mosaic.Sizes{Pages: 1000, Seqs: 64, PagesPerSeq: 128, Tokens: 64})
+					for oneToken, form := range map[bool]string{true: mosaic.FormDecode, false: mosaic.FormMixed} {
+						r.OneTokenPerSeq = oneToken
+						if call, err := s.Find(r); err != nil || call.Payload.Form != form {
+							t.Errorf("%s: %v", name, err)
+						}
+					}
+				}
+			}
+		}
 	}
 }
 

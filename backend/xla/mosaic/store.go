@@ -96,8 +96,7 @@ type Request struct {
 	Kernel string
 	Config Config
 	Sizes  Sizes
-	// OneTokenPerSeq reports whether each sequence has one query at most; the form for such steps is then preferred,
-	// and a kernel with small blocks of queries.
+	// OneTokenPerSeq reports whether each sequence has one query at most.
 	OneTokenPerSeq bool
 }
 
@@ -112,6 +111,19 @@ func (p *Payload) NeedsAsMuchAs(q *Payload) bool {
 	return p.Kernel == q.Kernel && p.Form == q.Form && p.Config.same(q.Config) &&
 		p.Blocks.Queries >= q.Blocks.Queries && p.Blocks.Pages >= q.Blocks.Pages &&
 		p.Blocks.VMEMLimit <= q.Blocks.VMEMLimit
+}
+
+// prefers reports whether one payload that serves the request is better than another: the form that is made for it,
+// then the one with more queries in a block. The kernel that only attends has no forms; where each sequence has one
+// query it wastes less with few queries in a block. Of others that are as good, the first is taken.
+func (r Request) prefers(p, q *Payload) bool {
+	switch {
+	case p.Form != q.Form:
+		return p.Form == FormDecode
+	case r.OneTokenPerSeq && r.Kernel == RaggedPagedAttention:
+		return p.Blocks.Queries < q.Blocks.Queries
+	}
+	return p.Blocks.Queries > q.Blocks.Queries
 }
 
 // NoKernelError reports that there is no kernel for a request, so that its plain form is to be built.
@@ -144,8 +156,7 @@ func (s *Store) FindExcept(r Request, except func(*Payload) bool) (*Call, error)
 			refused = true
 			continue
 		}
-		if best == nil || r.OneTokenPerSeq && e.Blocks.Queries < best.Blocks.Queries || !r.OneTokenPerSeq &&
-			e.Blocks.Queries > best.Blocks.Queries {
+		if best == nil || r.prefers(e.Payload, best) {
 			best = e.Payload
 		}
 	}
