@@ -29,7 +29,6 @@ type reuseCheck struct {
 	namer    *reuse.Namer
 	sources  []lookup
 	distinct reuse.Distinct
-	apart    bool // equal rows are generated each for itself
 	// naming is how completions are taken apart, as a part of their names, and reports whether what comes of a request
 	// depends on the row's id.
 	naming func(row *promptset.Row, r *engine.Request) (form string, own bool)
@@ -44,8 +43,7 @@ type lookup interface {
 // the same settings, as far as they are given.
 func newReuseCheck(ctx context.Context, p *process.Process, opened *prepare.Opened, s *process.Session,
 	b *ask.Builder, maxModelLen int) (*reuseCheck, error) {
-	c := &reuseCheck{distinct: reuse.Distinct{Judge: reuse.Judge{Messages: p.Messages}},
-		apart: opened.Job.Accept.Judges() && opened.Job.Tools.Used()}
+	c := &reuseCheck{distinct: reuse.Distinct{Judge: reuse.Judge{Messages: p.Messages}}}
 	j, columns := opened.Job, opened.Job.ColumnsOf(opened.Reader.Schema())
 	if !copies(p) {
 		c.naming = func(*promptset.Row, *engine.Request) (string, bool) { return "", j.Tools.Used() }
@@ -109,12 +107,6 @@ func (c *reuseCheck) add(row *promptset.Row, r *engine.Request) {
 	form, own := c.naming(row, r)
 	named := c.namer.Name(r, form, own)
 	left := c.distinct.Add(row, &named)
-	if c.apart {
-		left = left[:0]
-		for g := range named.N {
-			left = append(left, named.First+g)
-		}
-	}
 	c.Repeated += int64(r.N - len(left))
 	for _, s := range c.sources {
 		n := len(left)

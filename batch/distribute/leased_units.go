@@ -12,8 +12,11 @@ import (
 	"time"
 
 	"github.com/quire/quire/batch/generate"
+	"github.com/quire/quire/batch/outcome"
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/queue"
+	"github.com/quire/quire/data/promptset"
+	"github.com/quire/quire/data/storage"
 	"github.com/quire/quire/data/tally"
 	"github.com/quire/quire/internal/plural"
 )
@@ -148,6 +151,11 @@ func (l *leasedUnits) ReadFailed(ctx context.Context, u *generate.Unit, cause er
 		if err != nil {
 			l.log.Warn("closing what a unit had", "unit", lease.Number, "err", err.Error())
 		}
+		if inputGone(cause) { // it fails again, whoever reads it
+			l.active.Fail(errors.Join(outcome.Errorf(outcome.Misused, "`input` %w", cause),
+				lease.GiveBack(context.WithoutCancel(ctx), time.Second)))
+			return
+		}
 		if errors.Is(cause, fs.ErrExist) {
 			// A worker that the queue had given up published the part: the next worker of the unit finds it.
 			l.active.Fail(lease.GiveBack(context.WithoutCancel(ctx), time.Second))
@@ -155,6 +163,13 @@ func (l *leasedUnits) ReadFailed(ctx context.Context, u *generate.Unit, cause er
 		}
 		l.active.Fail(lease.Fail(context.WithoutCancel(ctx), l.reword(cause)))
 	})
+}
+
+// inputGone reports whether an error is that an input was changed or removed.
+func inputGone(err error) bool {
+	var file *promptset.FileError
+	return errors.As(err, &file) && (file.Changed || errors.Is(err, fs.ErrNotExist) ||
+		errors.Is(err, storage.ErrChanged))
 }
 
 // WriteFailed gives up a unit that could not be written, and with it the worker: others could not be either. A part

@@ -117,19 +117,20 @@ func (w *Worker) workOn(ctx context.Context, q *queue.Queue, j queue.Job) (err e
 		return jobCancelled(ctx, q, j.ID)
 	}
 	s, err := w.prepare(ctx, q, j)
-	if err != nil {
-		final := outcome.Of(err) == outcome.Misused
-		err = w.reworded(err)
-		host, _ := os.Hostname()
-		if ctx.Err() == nil {
-			if noteErr := q.Refuse(ctx, j.ID, queue.Refusal{Worker: w.Name, Host: host, Error: inLine(err),
-				Final: final}); noteErr != nil {
-				w.Observer.Log.Debug("the queue was not told why this worker can't do a job", "err", noteErr.Error())
-			}
-		}
-		return err
+	refused := err != nil
+	if !refused {
+		err = s.run(ctx)
 	}
-	return w.reworded(s.run(ctx))
+	final := outcome.Of(err) == outcome.Misused
+	err = w.reworded(err)
+	if (refused || final) && ctx.Err() == nil {
+		host, _ := os.Hostname()
+		if noteErr := q.Refuse(ctx, j.ID, queue.Refusal{Worker: w.Name, Host: host, Error: inLine(err),
+			Final: final}); noteErr != nil {
+			w.Observer.Log.Debug("the queue was not told why this worker can't do a job", "err", noteErr.Error())
+		}
+	}
+	return err
 }
 
 // inLine is an error's text in one line.
@@ -149,7 +150,7 @@ func (w *Worker) prepare(ctx context.Context, q *queue.Queue, j queue.Job) (*job
 		return nil, fmt.Errorf("job %s: %w", j.ID, err)
 	}
 	if differences := opened.Description.Differences(c.Description); len(differences) > 0 {
-		return nil, fmt.Errorf("job %s differs on this machine: %s", j.ID, differences)
+		return nil, outcome.Errorf(outcome.Misused, "job %s differs on this machine: %s", j.ID, differences)
 	}
 	c.call(opened)
 	if err := opened.CheckLineage(ctx, jobstate.Shard{}); err != nil { // a different version may have submitted the job

@@ -344,6 +344,9 @@ func (c *collector) finish(p *pendingRow) error {
 	if p.idle {
 		c.idle--
 	}
+	if p.judged != nil && p.dialogs != nil {
+		c.judgingOf(p).abandon()
+	}
 	c.waves.end(p)
 	c.turns.end(p)
 	slices.SortFunc(p.results, func(a, b completion.Result) int { return cmp.Compare(a.Generation, b.Generation) })
@@ -388,14 +391,15 @@ func (c *collector) finish(p *pendingRow) error {
 	default:
 		c.observer.Finished(p.row, p.started, p.results, failure)
 	}
-	if c.conversing != nil && p.names != nil && slices.ContainsFunc(p.results, conversation.Failing) {
-		p.names = nil // another time its tools may answer
+	names := p.names
+	if c.conversing != nil && names != nil && slices.ContainsFunc(p.results, conversation.Failing) {
+		names = nil // another time its tools may answer
 		c.notes.Name(p.row.Index, nil)
 	}
 	c.notes.Finish(p.row.Index, p.results, p.origin, p.source)
 	if p.origin&(reuse.Generated|reuse.Kept) != 0 { // the store may lack what a killed process had
-		for i := range p.names {
-			if c.err = c.store.Add(&p.names[i], p.results); c.err != nil {
+		for i := range names {
+			if c.err = c.store.Add(&names[i], p.results); c.err != nil {
 				c.room.Broadcast()
 				return c.err
 			}

@@ -63,9 +63,7 @@ func (c *collector) judgingOf(p *pendingRow) rowJudging { return rowJudging{c, p
 func (j rowJudging) restore(results []completion.Result) error {
 	j.c.mu.Lock()
 	defer j.c.mu.Unlock()
-	if j.c.conversing == nil {
-		j.c.repeats.restored(j.p, results)
-	}
+	j.c.repeats.restored(j.p, results)
 	for i := range results {
 		if !lacksVerdict(&results[i]) {
 			j.insert(&results[i], reuse.Kept)
@@ -152,7 +150,7 @@ func (j rowJudging) claim(k *reuse.Named, asked []int) (found claimed) {
 	c := j.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if j.p.ended || c.conversing != nil { // conversations may have made calls, which are theirs
+	if j.p.ended {
 		return claimed{missing: asked}
 	}
 	for _, g := range asked {
@@ -192,6 +190,14 @@ func (j rowJudging) release(generation int) {
 		if !f.row.ended && j.c.waves.queue(f.row) {
 			j.c.room.Broadcast()
 		}
+	}
+}
+
+// abandon releases those that wait for conversations of a decided row, which do not continue. The caller holds the
+// collector's lock.
+func (j rowJudging) abandon() {
+	for g := range j.asked {
+		j.release(g)
 	}
 }
 

@@ -146,10 +146,10 @@ func (s *repeats) published(from, to int64) {
 }
 
 // askAgain forgets the completions of judged rows that a closed engine was asked for. Rows that wait for them ask
-// again.
+// again. Conversations continue with a new engine.
 func (s *repeats) askAgain() {
 	for name, first := range s.known {
-		if p := first.row; p != nil && p.judged != nil && !p.judged.waiting[first.generation] {
+		if p := first.row; p != nil && p.judged != nil && p.dialogs == nil && !p.judged.waiting[first.generation] {
 			delete(s.known, name)
 			for _, f := range first.followers {
 				delete(f.row.judged.follows, f.generation)

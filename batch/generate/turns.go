@@ -235,6 +235,9 @@ func (s *dialogs) end(d *dialog, r completion.Result, failure error) error {
 	switch {
 	case s.p.judged != nil:
 		c.waves.given(s.p.judged, r.Generation, 1)
+		if r.Err != "" {
+			c.judgingOf(s.p).release(r.Generation)
+		}
 		return c.judgingOf(s.p).addWhole(&r)
 	case r.Err == "":
 		return c.lead(s.p, &r, reuse.Generated)

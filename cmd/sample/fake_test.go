@@ -92,6 +92,7 @@ func (f fakeModels) OpenSession(_ context.Context, o *spec.Job, _ *process.Proce
 			return b.String() + "<assistant>", nil
 		}
 	}
+	e.states = o.Whole
 	fakeCalling(o, s, e)
 	if o.Encodes() {
 		fakeEncoder(o, s, e)
@@ -151,6 +152,7 @@ type fakeEngine struct {
 	hang     string // a completion that has it never comes, if set, as from a device whose call does not return
 	maxSeqs  int
 	vectors  int  // the length of a vector, in an embed job
+	states   int  // the length of a vector of a prompt, in other jobs
 	longest  int  // prompt that it takes, in tokens
 	calls    bool // it calls tools
 	stats    engine.Stats
@@ -306,6 +308,9 @@ func (f *fakeEngine) complete(r *engine.Request) (all []*engine.Completion) {
 			self, _ := os.FindProcess(os.Getpid())
 			_ = self.Kill()
 			select {}
+		}
+		if r.State {
+			c.State = fakeVector(r, f.states)
 		}
 		if f.vectors > 0 {
 			c.Vector, all = fakeVector(r, f.vectors), append(all, c)

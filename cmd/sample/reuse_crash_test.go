@@ -3,13 +3,14 @@ package main
 import (
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 )
 
-// A job that copies most of its completions is killed at random moments: its files are those of a run from nothing that
-// nothing disturbed, and what another output has is never generated.
+// A job that copies most of its completions, some with vectors, is killed at random moments: its files are those of a
+// run from nothing that nothing disturbed, and what another output has is never generated.
 func TestCopiesKilledAtRandom(t *testing.T) {
 	kills := 40
 	if testing.Short() {
@@ -19,6 +20,12 @@ func TestCopiesKilledAtRandom(t *testing.T) {
 	const missing = 300 // rows
 	for jobs := 0; kills > 0; jobs++ {
 		j := newCrashJob(t, "--part-rows", "150")
+		if jobs%2 == 1 {
+			j.args = append(j.args, "--columns", "embedding", "--pooling", "last")
+			if err := os.WriteFile(filepath.Join(j.dir, "m.fake"), []byte("embeds 16\n"), 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
 		earlier := j.command(t, "earlier", 0)
 		earlier.Args = append(earlier.Args, "--limit", "1700", "--format", []string{"jsonl", "parquet"}[jobs%2])
 		earlier.Env = append(earlier.Env, "QUIRE_FAKE_COUNT="+os.DevNull)

@@ -166,7 +166,10 @@ func (q *queue) end() {
 	q.turn.Broadcast()
 }
 
+// fill hands out the requests. After the last one no sampler waits for its turn: one may begin to generate only when it
+// knows that no more come.
 func (q *queue) fill(ctx context.Context, requests iter.Seq[*admit.Request]) {
+	defer q.end()
 	defer close(q.next)
 	for r := range requests {
 		select {

@@ -66,9 +66,22 @@ def letters(self):
     write_words(self.gguf_writer, CLASSIFIERS / "bert-reranker")
 
 
+def byte_pairs(self):
+    """The vocabulary of the folder, of pairs of bytes as GPT-2 has them."""
+    w, parsed = self.gguf_writer, json.loads((self.dir_model / "tokenizer.json").read_text())
+    kinds = {t["id"]: gguf.TokenType.CONTROL if t["special"] else gguf.TokenType.USER_DEFINED
+             for t in parsed["added_tokens"]}
+    ids = {t["content"]: t["id"] for t in parsed["added_tokens"]}
+    vocab = sorted((parsed["model"]["vocab"] | ids).items(), key=lambda item: item[1])
+    w.add_tokenizer_model("gpt2"), w.add_tokenizer_pre("gpt-2"), w.add_token_list([token for token, _ in vocab])
+    w.add_token_types([kinds.get(i, gguf.TokenType.NORMAL) for _, i in vocab])
+    w.add_token_merges([" ".join(pair) for pair in parsed["model"]["merges"]])
+    w.add_eos_token_id(ids["<|im_end|>"]), w.add_pad_token_id(ids["<|endoftext|>"]), w.add_add_bos_token(False)
+
+
 def convert(folder, path, set_vocab, kind_of_weights=gguf.LlamaFileType.MOSTLY_F16):
     with tempfile.TemporaryDirectory() as work:
-        copy = Path(shutil.copytree(folder, Path(work) / "model"))
+        copy = Path(shutil.copytree(folder, Path(work) / folder.name))
         if path.parent != CLASSIFIERS and not (copy / "modules.json").exists():
             (copy / "1_Pooling").mkdir()
             (copy / "1_Pooling" / "config.json").write_text(json.dumps(POOLING))
@@ -76,8 +89,9 @@ def convert(folder, path, set_vocab, kind_of_weights=gguf.LlamaFileType.MOSTLY_F
                        for i, (p, t) in enumerate((("", "Transformer"), ("1_Pooling", "Pooling")))]
             (copy / "modules.json").write_text(json.dumps(modules))
         vocab = {str(i): i for i in range(json.loads((copy / "config.json").read_text())["vocab_size"])}
-        (copy / "tokenizer.json").write_text(
-            json.dumps({"model": {"type": "WordPiece", "vocab": vocab}, "added_tokens": []}))
+        if set_vocab != byte_pairs:
+            (copy / "tokenizer.json").write_text(
+                json.dumps({"model": {"type": "WordPiece", "vocab": vocab}, "added_tokens": []}))
         config = json.loads((copy / "config.json").read_text())
         if config["model_type"] == "nomic_bert":  # the converter reads what the authors' code calls it
             authors = AUTHORS | {theirs: config[ours] for theirs, ours in NAMES.items()}
@@ -94,5 +108,6 @@ convert(ENCODERS / "bert", ENCODERS / "bert.gguf", no_vocabulary)
 convert(ENCODERS / "nomic-bert", ENCODERS / "nomic-bert.gguf", no_vocabulary)
 convert(ENCODERS / "embedding-gemma", ENCODERS / "embedding-gemma.gguf", no_vocabulary)
 words()
-for name, vocabulary in ("roberta", no_vocabulary), ("xlm-roberta", no_vocabulary), ("distilbert", letters):
+for name, vocabulary in (("roberta", no_vocabulary), ("xlm-roberta", no_vocabulary), ("distilbert", letters),
+                         ("qwen3-reranker", byte_pairs)):
     convert(CLASSIFIERS / name, CLASSIFIERS / (name + ".gguf"), vocabulary, gguf.LlamaFileType.ALL_F32)

@@ -11,7 +11,7 @@ import torch
 sys.path[:0] = [str(Path(__file__).parents[1] / "rl"), str(Path(__file__).parents[2] / "python")]
 from logprobs import load, token_logits, token_logprobs  # noqa: E402
 
-MODELS = ["qwen2", "mistral"]
+MODELS = ["qwen2", "mistral", "phi3", "gemma3", "qwen3"]
 
 
 NEW = 40

@@ -92,7 +92,8 @@ func (s *Source) Error(what string, err error) error {
 
 // Changed returns the error for a file that has changed since the job started.
 func (s *Source) Changed(format string, args ...any) error {
-	return &record.FileError{File: s.Name, What: fmt.Sprintf(format, args...) + "; do not change inputs during a job"}
+	return &record.FileError{File: s.Name, What: fmt.Sprintf(format, args...) + "; do not change inputs during a job",
+		Changed: true}
 }
 
 // ChangedRows is Changed for a file that has a different number of rows now.

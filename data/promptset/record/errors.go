@@ -49,6 +49,8 @@ type FileError struct {
 	Err  error  // cause, may be nil
 	// Missing reports whether no file has the name: the name is wrong.
 	Missing bool
+	// Changed reports whether the file is not any more what it was when the job started.
+	Changed bool
 	// NoPrompts reports whether the file has none of the columns in which prompts are expected, so that others must
 	// be named. Advice, which is not in the text of the error, names the settings for that; it may be empty.
 	NoPrompts bool
