@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"bytes"
 	"os"
 	"unicode/utf8"
 
@@ -76,6 +77,7 @@ func (j *Job) WithMapping() (*Job, error) {
 	}
 	if j.PrefixFile != "" {
 		text, err := os.ReadFile(j.PrefixFile)
+		text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")) // a byte order mark is no text
 		switch {
 		case err != nil:
 			return nil, setting.Errorf("`prefix-file` is no file that can be read: %w", err)

@@ -50,6 +50,21 @@ var foreign = []struct {
 		"banned_strings": "bad_words", "banned_tokens": "logit_bias", "dry_range": "dry_penalty_last_n"}, `
 		token_repetition_range_max token_repetition_range_decay repetition_decay penalty_range max_temp min_temp
 		temp_exponent logit_threshold`},
+	{"Ollama", map[string]string{"num_predict": "max_tokens"}, `num_ctx`},
+	{"Mistral and TensorRT-LLM", map[string]string{"random_seed": "seed"}, `safe_prompt`},
+	{"TensorRT-LLM", map[string]string{"request_output_len": "max_tokens", "runtime_top_k": "top_k",
+		"runtime_top_p": "top_p", "stop_words_list": "stop", "bad_words_list": "bad_words"}, `
+		beam_width beam_search_diversity_rate len_penalty top_p_min top_p_decay top_p_reset_ids`},
+	{"Text Generation Inference", map[string]string{"truncate": "truncate_prompt_tokens",
+		"top_n_tokens": "top_logprobs"}, `decoder_input_details return_full_text`},
+	{"Anthropic", map[string]string{"max_tokens_to_sample": "max_tokens"}, ``},
+	{"Gemini", map[string]string{"candidate_count": "n", "candidateCount": "n", "response_schema": "guided_json",
+		"responseSchema": "guided_json"}, `response_mime_type responseMimeType`},
+	{"Amazon Bedrock", map[string]string{"max_gen_len": "max_tokens", "maxTokenCount": "max_tokens"}, ``},
+	{"NeMo", map[string]string{"tokens_to_generate": "max_tokens", "end_strings": "stop"}, ``},
+	{"CTranslate2", map[string]string{"sampling_topk": "top_k", "sampling_topp": "top_p",
+		"sampling_temperature": "temperature"}, ``},
+	{"MLX", nil, `repetition_context_size max_kv_size`},
 	{"KoboldAI", map[string]string{"rep_pen": "repetition_penalty", "stop_sequence": "stop", "genamt": "max_tokens"}, `
 		rep_pen_range rep_pen_slope sampler_order max_context_length`},
 }

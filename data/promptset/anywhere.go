@@ -97,6 +97,9 @@ func expandRemote(ctx context.Context, name string) (files []string, err error) 
 		if !storage.HasGlob(name) {
 			return nil, &FileError{File: storage.Redact(name), What: "there is no such file or folder", Missing: true}
 		}
+		if err := wellFormed(name); err != nil {
+			return nil, err
+		}
 		matches, err = storage.Glob(ctx, name)
 		if errors.Is(err, path.ErrBadPattern) {
 			return nil, &FileError{File: storage.Redact(name), What: "not a well-formed glob", Err: path.ErrBadPattern}

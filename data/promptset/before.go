@@ -66,7 +66,7 @@ func Append(name string) string {
 	switch {
 	case !lines.IsCompressed(name):
 		return ""
-	case strings.HasSuffix(name, ".zst"):
+	case strings.HasSuffix(strings.ToLower(name), ".zst"):
 		return "zstd -c MORE >> " + name
 	}
 	return "gzip -c MORE >> " + name

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -58,6 +59,9 @@ func (localFiles) Expand(_ context.Context, path string) (files []string, err er
 		if !errors.Is(err, fs.ErrNotExist) {
 			return nil, &FileError{File: path, What: "cannot read it", Err: errors.Unwrap(err)}
 		}
+		if err := wellFormed(path); err != nil {
+			return nil, err
+		}
 		if matches, err = filepath.Glob(path); err != nil {
 			return nil, &FileError{File: path, What: "not a well-formed glob", Err: err}
 		}
@@ -88,6 +92,15 @@ func (localFiles) Expand(_ context.Context, path string) (files []string, err er
 		}
 	}
 	return files, nil
+}
+
+// wellFormed returns an error for a glob with **, which would match folders of one depth only.
+func wellFormed(glob string) error {
+	if !slices.Contains(strings.Split(glob, "/"), "**") {
+		return nil
+	}
+	return &FileError{File: storage.Redact(glob), Missing: true,
+		What: "** does not stand for folders of all depths: give the folder, which stands for all files below it"}
 }
 
 // promptFiles calls add for each prompt file below a folder.

@@ -23,7 +23,7 @@ var inputFormats = []*input.Format{
 		Magics: []string{arrowfile.Magic, arrowfile.StreamMagic, arrowfile.FeatherMagic}, Look: arrow.Look},
 	{Name: "JSON", Article: "a", Extensions: []string{".json"}, ByContent: true, Begins: document.Begins,
 		Look: document.Look},
-	{Name: "JSONL", Article: "a", Extensions: lines.Compressible(".jsonl"), Begins: jsonl.Begins, Look: jsonl.Look,
+	{Name: "JSONL", Article: "a", Extensions: jsonl.Extensions, Begins: jsonl.Begins, Look: jsonl.Look,
 		Appends: true},
 	{Name: "CSV", Article: "a", Extensions: csv.Extensions, Look: csv.Look, Appends: true},
 }
@@ -60,8 +60,9 @@ func formatByName(name string) *input.Format {
 	return nil
 }
 
-// named returns the format that has the extension of a name, nil if none has.
+// named returns the format that has the extension of a name, in any case, nil if none has.
 func named(name string) *input.Format {
+	name = strings.ToLower(name)
 	for _, f := range inputFormats {
 		if slices.ContainsFunc(f.Extensions, func(e string) bool { return strings.HasSuffix(name, e) }) {
 			return f

@@ -11,6 +11,7 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 
+	"github.com/quire/quire/data/parameter"
 	"github.com/quire/quire/data/promptset/jsonvalue"
 )
 
@@ -224,4 +225,26 @@ func TestFloatsInTemplates(t *testing.T) {
 			t.Errorf("row %d: %q, %v, want %q", i, row.Prompt, row.Err, want[i])
 		}
 	}
+}
+
+// TestDecimals: parameters and ids may be decimal numbers, as programs for tables write them, and ids may be UUIDs.
+// Templates see integers, and numbers that keep their digits.
+func TestDecimals(t *testing.T) {
+	type row struct {
+		ID          [16]byte `parquet:"id,uuid"`
+		Price       int64    `parquet:"price,decimal(2:10)"`
+		Count       int64    `parquet:"count,decimal(0:18)"`
+		Temperature int32    `parquet:"temperature,decimal(1:2)"`
+		N           int32    `parquet:"n,decimal(1:2)"`
+	}
+	path := filepath.Join(t.TempDir(), "x.parquet")
+	one := row{ID: [16]byte{1, 15: 255}, Price: -150, Count: 7, Temperature: 7, N: 20}
+	if err := parquet.WriteFile(path, []row{one}); err != nil {
+		t.Fatal(err)
+	}
+	got := rows(t, openMapped(t, Mapping{Template: fill("[price] [count]")}, path))[0]
+	set := got.Overrides.Over(parameter.Defaults())
+	want(t, "row", fmt.Sprint(got.ID, " ", got.Prompt, " ", set.Temperature, set.N, got.Err),
+		"01000000-0000-0000-0000-0000000000ff -1.50E+000 7 0.7 2 <nil>")
+	want(t, "id", rows(t, openMapped(t, Mapping{IDColumn: "count", Template: fill("[price]")}, path))[0].ID, "7")
 }

@@ -57,6 +57,7 @@ func Open(ctx context.Context, name string) (*File, error) {
 }
 
 func compressedName(key string) bool {
+	key = strings.ToLower(key)
 	return strings.HasSuffix(key, ".gz") || strings.HasSuffix(key, ".zst")
 }
 

@@ -141,5 +141,5 @@ func supported(decoders []Decoder, f func(d Decoder) string) string {
 		}
 	}
 	slices.Sort(names)
-	return "supported are " + strings.Join(names, ", ")
+	return "supported are " + strings.Join(slices.Compact(names), ", ")
 }

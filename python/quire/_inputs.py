@@ -104,6 +104,12 @@ def write_parquet(batches: Iterable[pa.RecordBatch], folder: str) -> str:
     for batch in batches:
         table = pa.Table.from_batches([batch])
         if writer is None:
+            for field in table.schema:
+                if memberless(field.type):
+                    raise TypeError(
+                        f"column {field.name!r} has objects without members, for which Parquet has no form: "
+                        "give it as texts of JSON (json.dumps), or give a list of dicts"
+                    )
             schema = pa.schema([field.with_type(storable(field.type)) for field in table.schema])
             writer = pq.ParquetWriter(path, schema, compression="zstd")
         writer.write_table(table.cast(writer.schema), row_group_size=ROWS_OF_A_BATCH)
@@ -111,6 +117,12 @@ def write_parquet(batches: Iterable[pa.RecordBatch], folder: str) -> str:
         raise ValueError("prompts has no rows")
     writer.close()
     return path
+
+
+def memberless(of: pa.DataType) -> bool:
+    """Reports whether a type has a struct without members."""
+    parts = [of.field(i) for i in range(of.num_fields)]
+    return (pa.types.is_struct(of) and not parts) or any(memberless(part.type) for part in parts)
 
 
 def storable(of: pa.DataType) -> pa.DataType:
@@ -176,8 +188,8 @@ def columns_of(rows: list[Mapping[str, Any]]) -> pa.Table | None:
             column = pa.array(values)
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, UnicodeEncodeError):
             return None
-        if pa.types.is_nested(column.type) and column.to_pylist() != values:
-            return None  # structs have members that some values lack
+        if pa.types.is_nested(column.type) and (memberless(column.type) or column.to_pylist() != values):
+            return None  # structs have members that some values lack, or none
         columns.append(column)
     return pa.table(dict(zip(names, columns)))
 

@@ -32,6 +32,13 @@ def test_pandas() -> None:
     assert quire.generate(frame, model="m", progress=False).to_pandas()["k"].sum() == 6
 
 
+def test_objects_without_members() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"prompt": ["a"], "tools": [[{"parameters": {}}]]})
+    with pytest.raises(TypeError, match="column 'tools' has objects without members"):
+        quire.generate(frame, model="m", progress=False)
+
+
 def test_polars(tmp_path: pathlib.Path) -> None:
     polars = pytest.importorskip("polars")
     frame = polars.DataFrame(COLUMNS)

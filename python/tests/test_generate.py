@@ -42,6 +42,7 @@ def test_rows() -> None:
     [
         [{"prompt": "a", "stop": "."}, {"prompt": "b", "stop": ["."]}],
         [{"prompt": "a", "messages": [{"role": "user"}, {"role": "tool", "name": "f"}]}],
+        [{"prompt": "a", "tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}]}],
     ],
 )
 def test_rows_that_columns_cannot_hold(rows: list[dict[str, object]], tmp_path: pathlib.Path) -> None:

@@ -11,8 +11,13 @@ func TestPromptTemplate(t *testing.T) {
 	row := map[string]json.RawMessage{"question": json.RawMessage(`"Why?"`), "n": json.RawMessage(`3`),
 		"choices": json.RawMessage(`["a","b"]`), "score": json.RawMessage(`1.5`), "nothing": json.RawMessage(`null`),
 		"deep": json.RawMessage(`{"k": [1, true]}`), "big": json.RawMessage(`18446744073709551615`),
-		"list": json.RawMessage(`["a", null]`), "zero": json.RawMessage(`-0.0`)}
+		"list": json.RawMessage(`["a", null]`), "zero": json.RawMessage(`-0.0`),
+		"price": json.RawMessage("1.50" + decimalMark), "free": json.RawMessage("0.00" + decimalMark)}
+	const remedy = "; {{... or ''}} prints nothing instead"
 	for source, want := range map[string]string{
+		"{{price}} {{price * 2}} {{[price] | tojson}}":          "1.50 3.0 [1.50]",
+		"{{price == 1.5}} {{'y' if free}} {{price | round}}":    "True  2.0",
+		"{{ 'a' if other }}{{ question ~ (' b' if other) }}":    "Why?",
 		"Question: {{question}}\nAnswer:":                       "Question: Why?\nAnswer:",
 		"{{ question | upper }} {{n + 1}}":                      "WHY? 4",
 		"{{score}} {{deep.k[1]}} {{deep}}":                      "1.5 True {'k': [1, True]}",
@@ -52,7 +57,11 @@ func TestPromptTemplate(t *testing.T) {
 		}
 		got, err := p.Render(row)
 		if err != nil {
-			got = "error: " + err.Error()
+			got = "error: " + strings.TrimSuffix(err.Error(), remedy)
+			valueless := strings.HasSuffix(got, " is null") || strings.HasSuffix(got, " is missing")
+			if strings.HasSuffix(err.Error(), remedy) != valueless {
+				t.Errorf("%s: %v", source, err)
+			}
 		}
 		if got != want {
 			t.Errorf("%s:\n got %q\nwant %q", source, got, want)

@@ -45,7 +45,14 @@ func next(d *json.Decoder) (any, error) {
 	return token, nil
 }
 
+// decimalMark ends the numbers of decimal columns in the JSON of package schema.
+const decimalMark = "E+000"
+
 func number(n json.Number) (any, error) {
+	if digits, ok := strings.CutSuffix(string(n), decimalMark); ok {
+		f, _ := strconv.ParseFloat(digits, 64)
+		return jinja.Decimal{Float: f, Text: digits}, nil
+	}
 	if !strings.ContainsAny(string(n), ".eE") {
 		i, err := jinja.Integer(string(n))
 		if err != nil {

@@ -69,6 +69,7 @@ func TestRefusedSchemas(t *testing.T) {
 	const draft4 = `"$schema":"http://json-schema.org/draft-04/schema#",`
 	for schema, want := range map[string]string{
 		`{"$schema":"http://json-schema.org/draft-03/schema#","type":"integer","divisibleBy":3}`: `$schema "http://json-schema.org/draft-03/schema#" is not supported`,
+		`{"properties":{"a":{"divisibleBy":5}}}`:                                                 `#/properties/a: divisibleBy: it is a keyword of draft 3: write multipleOf`,
 		`{` + draft4 + `"properties":{"a":{"required":true}}}`:                                   `#/properties/a: required: it is true or false`,
 		`{"items":{},"prefixItems":{"a":{}}}`:                                                    `#: prefixItems: it is not a list of schemas`,
 		`{"additionalProperties":false,"patternProperties":{"(":{}}}`:                            `#: patternProperties: pattern "("`,

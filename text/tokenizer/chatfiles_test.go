@@ -135,6 +135,21 @@ func TestGGUFWithoutSpecialTokens(t *testing.T) {
 	}
 }
 
+func TestGGUFWithoutMerges(t *testing.T) {
+	data, err := os.ReadFile("testdata/qwen2.gguf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "m.gguf")
+	data = bytes.Replace(data, []byte("tokenizer.ggml.merges"), []byte("tokenizer.ggml.absent"), 1)
+	if err := os.WriteFile(path, data, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(path); err == nil || !strings.Contains(err.Error(), "no tokenizer.ggml.merges") {
+		t.Errorf("error %v", err)
+	}
+}
+
 // TestGGUFWithEqualTokens: text becomes the later of two tokens, and both are decoded.
 func TestGGUFWithEqualTokens(t *testing.T) {
 	plain := open(t, "testdata/spm.gguf")

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/quire/quire/internal/chattemplates"
 	"github.com/quire/quire/models/gguf"
@@ -54,6 +55,9 @@ func partsOfGGUF(f gguf.Metadata) (*parts, error) {
 	addBOS, addEOS := false, false
 	switch kind {
 	case "gpt2":
+		if len(merges) == 0 && g.needMerges() {
+			return nil, fmt.Errorf("the GGUF file has no %smerges, which make tokens of letters", ggufPrefix)
+		}
 		pre, _ := f.String(ggufPrefix + "pre")
 		addBOS, err = p.ggufByLevels(pre, merges)
 	case "gemma4":
@@ -97,6 +101,17 @@ func (g ggufTokens) kinds() []model.PieceKind {
 		}
 	}
 	return kinds
+}
+
+// needMerges reports whether most tokens have several characters.
+func (g ggufTokens) needMerges() bool {
+	several := 0
+	for _, token := range g.tokens {
+		if utf8.RuneCountInString(token) > 1 {
+			several++
+		}
+	}
+	return several > len(g.tokens)/2
 }
 
 // needScores fails if tokens lack scores.
@@ -177,7 +192,7 @@ func (p *parts) ggufByLevels(pre string, merges [][2]string) (addBOS bool, err e
 	if !ok {
 		return false, fmt.Errorf("the GGUF pre-tokenizer %q is not supported (tokenizer.ggml.pre may be %s); "+
 			"the model's folder with its tokenizer.json may be", pre,
-			strings.Join(slices.Sorted(maps.Keys(ggufSplits)), ", "))
+			strings.TrimPrefix(strings.Join(slices.Sorted(maps.Keys(ggufSplits)), ", "), ", "))
 	}
 	p.normalize = split.normalize
 	p.model = func() (model.Model, error) {

@@ -188,7 +188,8 @@ var otherSubcommands = map[string]string{
 // typeError returns an error that names what the text of a flag must be, if err only has Go's words for it.
 func typeError(flag *pflag.Flag, text string, err error) error {
 	wanted := map[string]string{"int": "a whole number", "int64": "a whole number", "float64": "a number",
-		"bool": "true or false", "duration": "a duration such as 90s or 5m"}[flag.Value.Type()]
+		"intSlice": "a list of whole numbers, such as 1,2",
+		"bool":     "true or false", "duration": "a duration such as 90s or 5m"}[flag.Value.Type()]
 	switch {
 	case errors.Is(err, strconv.ErrRange):
 		return fmt.Errorf("%q is out of range%s", text, rangeOf(flag.Name))

@@ -50,10 +50,10 @@ func parameterFlags(s *pflag.FlagSet, set *parameter.Set) {
 		case *[]int:
 			s.IntSliceVarP(target, p.Flag, p.Short, *target, usage)
 		case *parameter.Biases:
-			s.Func(p.Flag, usage+" (default: none)", func(text string) (err error) {
+			s.Var(&structureValue{func(text string) (err error) {
 				*target, err = parameter.ParseBiases([]byte(text))
 				return err
-			})
+			}, true}, p.Flag, usage+" (default: none)")
 		case *parameter.Structure:
 			structureFlags(s, p, target)
 		case *string:

@@ -32,7 +32,8 @@ var tabs = lines.Compressible(".tsv")
 // Look reads a CSV file. The delimiter follows from its name or its header.
 func Look(ctx context.Context, s *input.Source, f input.File) (*input.Contents, error) {
 	return lines.Look(ctx, s, f, func(l *lines.Reader) (lines.Rows, error) {
-		if slices.ContainsFunc(tabs, func(extension string) bool { return strings.HasSuffix(s.Name, extension) }) {
+		name := strings.ToLower(s.Name)
+		if slices.ContainsFunc(tabs, func(extension string) bool { return strings.HasSuffix(name, extension) }) {
 			return readHeader(s.Name, l, '\t', s.Mapping)
 		}
 		return readHeader(s.Name, l, delimiterOf(l.Ahead()), s.Mapping)

@@ -10,6 +10,9 @@ import (
 	"github.com/quire/quire/data/promptset/lines"
 )
 
+// Extensions lists the extensions of files with one object per line.
+var Extensions = append(lines.Compressible(".jsonl"), lines.Compressible(".ndjson")...)
+
 // Look looks into a file with one object per line.
 func Look(ctx context.Context, s *input.Source, f input.File) (*input.Contents, error) {
 	return lines.Look(ctx, s, f, func(*lines.Reader) (lines.Rows, error) { return Rows{}, nil })

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"unicode/utf8"
 )
@@ -37,6 +38,11 @@ func ParseRow(line []byte) ([]Member, error) {
 	bad := func(err error) error {
 		var syntax *json.SyntaxError
 		if errors.As(err, &syntax) {
+			for _, name := range []string{"NaN", "Infinity"} { // Python's json.dumps writes them
+				if at := syntax.Offset - 1; at >= 0 && bytes.HasPrefix(line[at:], []byte(name)) {
+					return fmt.Errorf("JSON syntax error near byte %d: JSON has no %s; write null", syntax.Offset, name)
+				}
+			}
 			return fmt.Errorf("JSON syntax error near byte %d: %v; write one JSON object a line", syntax.Offset, err)
 		}
 		if err == io.EOF || err == io.ErrUnexpectedEOF {
@@ -112,16 +118,23 @@ func Find(object []Member, key string) json.RawMessage {
 	return nil
 }
 
+var integer = regexp.MustCompile("^-?[0-9]+$")
+
 // ParseID parses a row's id.
 func ParseID(raw json.RawMessage, id *string) bool {
 	if raw[0] == '"' {
 		return json.Unmarshal(raw, id) == nil
 	}
 	v, ok := ParseNumber(raw)
-	if v, ok = Whole(v, ok); ok {
-		*id = v.String()
+	switch w, whole := Whole(v, ok); {
+	case whole:
+		*id = w.String()
+	case integer.Match(raw): // of more than 64 bits
+		*id = string(raw)
+	default:
+		return false
 	}
-	return ok
+	return true
 }
 
 // Join returns the object with these members.

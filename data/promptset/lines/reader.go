@@ -37,6 +37,7 @@ func Compressible(extension string) []string {
 
 // IsCompressed reports whether a file is compressed, by its name.
 func IsCompressed(name string) bool {
+	name = strings.ToLower(name)
 	return strings.HasSuffix(name, ".gz") || strings.HasSuffix(name, ".zst")
 }
 
@@ -46,14 +47,14 @@ const ByteOrderMark = "\xef\xbb\xbf"
 // Open reads the text of a file from its start.
 func Open(name string, r io.Reader) (*Reader, error) {
 	l := &Reader{close: func() {}}
-	switch {
-	case strings.HasSuffix(name, ".gz"):
+	switch lower := strings.ToLower(name); {
+	case strings.HasSuffix(lower, ".gz"):
 		z, err := newPadded(r)
 		if err != nil {
 			return nil, &record.FileError{File: name, What: "not a readable gzip file", Err: err}
 		}
 		r = z
-	case strings.HasSuffix(name, ".zst"):
+	case strings.HasSuffix(lower, ".zst"):
 		z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(256<<20))
 		if err != nil {
 			return nil, &record.FileError{File: name, What: "not a readable zstd file", Err: err}

@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/big"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/parquet-go/parquet-go"
@@ -22,7 +23,7 @@ import (
 type Assembler struct {
 	Values []parquet.Value // values of the row, by leaf
 	Given  bool            // omit null members of structs
-	Python bool            // write floats as Python does: see appendPython
+	Python bool            // write floats and decimals for templates: see appendPython and appendDecimal
 	Next   []int           // the next value of each leaf
 	end    []int
 }
@@ -96,13 +97,16 @@ func (a *Assembler) present(b []byte, n *Node) []byte {
 		if f, ok := floatOf(v, n.Type); ok && a.Python {
 			return appendPython(b, f)
 		}
+		if a.Python && IsDecimal(n.Type) {
+			return appendDecimal(b, v, n.Type)
+		}
 		return AppendValue(b, v, n.Type)
 	case n.IsMap():
 		entry := n.Fields[0]
 		return a.repeated(b, entry, '{', '}', func(b []byte) []byte {
 			key := a.node(nil, entry.Fields[0])
 			if len(key) == 0 || key[0] != '"' {
-				key = jsonvalue.AppendText(nil, string(key))
+				key = jsonvalue.AppendText(nil, strings.TrimSuffix(string(key), decimalMark))
 			}
 			return a.node(append(append(b, key...), ':'), entry.Fields[1])
 		})
@@ -225,6 +229,19 @@ func appendPython(b []byte, f float64) []byte {
 	b = jsonvalue.AppendFloat(b, f, 64)
 	if !bytes.ContainsAny(b[from:], ".el") { // "l" is in null
 		b = append(b, ".0"...)
+	}
+	return b
+}
+
+const decimalMark = "E+000"
+
+// appendDecimal writes a decimal number as templates show it: an integer if it has no places, else its digits with an
+// exponent that nobody else writes, by which package chat knows that it keeps them.
+func appendDecimal(b []byte, v parquet.Value, t parquet.Type) []byte {
+	scale := t.LogicalType().Value.(*format.DecimalType).Scale
+	b = append(b, decimal(v, int(scale))...)
+	if scale > 0 {
+		b = append(b, decimalMark...)
 	}
 	return b
 }

@@ -111,7 +111,7 @@ func Fits(name string, n *Node) bool {
 		return ok || e.IsNull()
 	case "id", ParentName:
 		_, ok := Integer(typeOf(n))
-		return ok || float(n) || textual(n)
+		return ok || float(n) || textual(n) || IsUUID(n)
 	}
 	switch parameter.TypeOf(name) {
 	case parameter.TextList:
@@ -126,7 +126,7 @@ func Fits(name string, n *Node) bool {
 		return textual(n) || n.Element() != nil && !n.IsMap()
 	}
 	_, ok := Integer(typeOf(n))
-	return ok || float(n) // data frames turn integers with nulls into floats; values must be integers
+	return ok || float(n) // where it must be an integer, the values must be whole
 }
 
 // FitsTexts reports whether a Parquet column may be text, or a list of texts.
@@ -149,8 +149,21 @@ func (n *Node) ReadAsText() {
 
 func textual(n *Node) bool { return n.Rep != Repeated && textualLeaf(n) }
 
+// float reports whether a column has numbers that may have a fraction. Programs turn integers with nulls into floats,
+// and integers beyond 64 bits into decimals.
 func float(n *Node) bool {
-	return n.IsLeaf && n.Rep != Repeated && (n.Type.Kind() == parquet.Float || n.Type.Kind() == parquet.Double)
+	t := typeOf(n)
+	return t != nil && (t.Kind() == parquet.Float || t.Kind() == parquet.Double || IsDecimal(t))
+}
+
+// IsUUID reports whether a column has UUIDs.
+func IsUUID(n *Node) bool {
+	t := typeOf(n)
+	if t == nil || t.LogicalType() == nil {
+		return false
+	}
+	_, ok := t.LogicalType().Value.(*format.UUIDType)
+	return ok
 }
 
 // typeOf returns the type of a single-valued leaf, nil for anything else.

@@ -45,6 +45,16 @@ func idOf(row *record.Builder, name string, v parquet.Value, c *schema.Node) str
 	switch {
 	case v.IsNull():
 		return ""
+	case schema.IsDecimal(c.Type), schema.IsUUID(c):
+		id, raw := "", schema.AppendValue(nil, v, c.Type)
+		if schema.IsDecimal(c.Type) {
+			raw = bytes.Trim(raw, `"`)
+		}
+		if !jsonvalue.ParseID(raw, &id) {
+			row.LostID = row.LostID || name == schema.IDName
+			row.Fail("%s is %s; give text or a whole number", name, raw)
+		}
+		return id
 	case v.Kind() == parquet.ByteArray:
 		if name == schema.IDName && !utf8.Valid(v.ByteArray()) {
 			row.LostID = true
@@ -98,6 +108,10 @@ func (r *groupReader) present(c *schema.Node) bool {
 }
 
 func numberOf(v parquet.Value, t parquet.Type) jsonvalue.Number {
+	if schema.IsDecimal(t) {
+		n, _ := jsonvalue.ParseNumber(bytes.Trim(schema.AppendValue(nil, v, t), `"`))
+		return n
+	}
 	switch v.Kind() {
 	case parquet.Float:
 		// Convert through the shortest decimal, so that 0.7 stored in 32 bits is 0.7 and not 0.699999988.

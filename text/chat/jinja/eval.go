@@ -84,7 +84,7 @@ func (c *condExpr) eval(r *run, s *scope) (any, error) {
 	case value.Truth(v):
 		return c.yes.eval(r, s)
 	case c.no == nil:
-		return value.Undefined{Why: "the inline if-expression has no else part"}, nil
+		return value.Undefined{Why: "the inline if-expression has no else part", Meant: true}, nil
 	}
 	return c.no.eval(r, s)
 }

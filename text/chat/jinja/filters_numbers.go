@@ -57,7 +57,7 @@ func filterInt(_ *value.Meter, v any, p *value.Params) (any, error) {
 	if n := value.ToBig(v); n != nil {
 		return value.FromBig(n), nil
 	}
-	if f, ok := v.(float64); ok && !math.IsNaN(f) {
+	if f, ok := value.Float(v); ok && !math.IsNaN(f) {
 		return value.Truncate(f)
 	}
 	return otherwise, nil
@@ -81,7 +81,8 @@ func filterRound(meter *value.Meter, v any, p *value.Params) (any, error) {
 		if isInt {
 			return roundInt(value.ToBig(v), precision), nil
 		}
-		return roundFloat(v.(float64), precision)
+		f, _ := value.Float(v)
+		return roundFloat(f, precision)
 	case "ceil", "floor":
 		return roundTo(meter, v, precision, method)
 	}

@@ -29,6 +29,9 @@ func Parse(source string) (*Template, error) {
 	return t, nil
 }
 
+// blockNames are defined within loops and macros.
+var blockNames = []string{"loop", "caller", "varargs", "kwargs"}
+
 // Uses returns the sorted names whose values the template takes. Wants returns the names among them that have to be
 // given: the template does not assign them, and Jinja does not define them.
 func (t *Template) Uses() []string { return slices.Sorted(maps.Keys(t.used)) }
@@ -36,7 +39,7 @@ func (t *Template) Uses() []string { return slices.Sorted(maps.Keys(t.used)) }
 func (t *Template) Wants() []string {
 	own := builtins(nil)
 	return slices.DeleteFunc(t.Uses(), func(name string) bool {
-		return t.bound[name] || own[name] != nil && !t.values[name] || name == "loop"
+		return t.bound[name] || own[name] != nil && !t.values[name] || slices.Contains(blockNames, name)
 	})
 }
 

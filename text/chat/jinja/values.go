@@ -8,10 +8,11 @@ import (
 
 // The values of variables, in addition to nil, bool, int, float64 and string.
 type (
-	List  = value.List
-	Tuple = value.Tuple
-	Dict  = value.Dict
-	Func  = value.Func
+	List    = value.List
+	Tuple   = value.Tuple
+	Dict    = value.Dict
+	Func    = value.Func
+	Decimal = value.Decimal
 )
 
 // Limits bound one Render.

@@ -177,7 +177,7 @@ func (c *conversion) integer(v any) (string, error) {
 	if base == 0 {
 		base, decimal = 10, true
 	}
-	if f, ok := v.(float64); ok && decimal {
+	if f, ok := Float(v); ok && decimal {
 		var err error
 		if v, err = Truncate(f); err != nil {
 			return "", err

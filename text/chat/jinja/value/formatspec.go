@@ -238,7 +238,7 @@ func formatted(meter *Meter, v any, text string) (string, error) {
 		return c.text(s)
 	}
 	n := ToBig(v)
-	f, isFloat := v.(float64)
+	f, isFloat := Float(v)
 	switch {
 	case n == nil && !isFloat:
 		return "", fmt.Errorf("unsupported format string passed to %s.__format__", TypeName(v))

@@ -58,6 +58,21 @@ func ToBig(v any) *big.Int {
 	return nil
 }
 
+// Decimal is a number of a decimal column. It prints all of its digits, as Python's Decimal, and is a float otherwise.
+type Decimal struct {
+	Float float64
+	Text  string
+}
+
+// Float returns v as a float, if it is one.
+func Float(v any) (f float64, ok bool) {
+	if d, ok := v.(Decimal); ok {
+		return d.Float, true
+	}
+	f, ok = v.(float64)
+	return f, ok
+}
+
 // Number returns v as a number; ok is false for other types. If an integer does not fit an int, i is the nearest int,
 // which is enough for lengths and indices. For exact values use ToBig.
 func Number(v any) (i int, f float64, isInt, ok bool) {
@@ -75,10 +90,9 @@ func Number(v any) (i int, f float64, isInt, ok bool) {
 			return math.MinInt, f, true, true
 		}
 		return math.MaxInt, f, true, true
-	case float64:
-		return 0, x, false, true
 	}
-	return 0, 0, false, false
+	f, ok = Float(v)
+	return 0, f, false, ok
 }
 
 // ToFloat is Python's float() of a number.

@@ -30,11 +30,14 @@ func Printed(meter *Meter, v any) string {
 
 // NotPrintable is the error of a strict rendering that prints a value that is null, missing, or a function of Jinja.
 func NotPrintable(what string, v any) error {
-	switch v.(type) {
+	switch x := v.(type) {
 	case nil:
-		return fmt.Errorf("%s is null", what)
+		return fmt.Errorf("%s is null; {{... or ''}} prints nothing instead", what)
 	case Undefined:
-		return fmt.Errorf("%s is missing", what)
+		if x.Meant {
+			return nil
+		}
+		return fmt.Errorf("%s is missing; {{... or ''}} prints nothing instead", what)
 	case *Func, Object:
 		return fmt.Errorf("%s is a function", what)
 	}
@@ -103,6 +106,8 @@ func writeRepr(meter *Meter, b *strings.Builder, v any, depth int) {
 		b.WriteString(text)
 	case float64:
 		b.WriteString(floatRepr(x))
+	case Decimal:
+		b.WriteString(x.Text)
 	case string:
 		writeStringRepr(b, x)
 	case *Namespace:

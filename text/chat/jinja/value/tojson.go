@@ -55,6 +55,8 @@ func (w *jsonWriter) write(v any, depth int) error {
 			return err
 		}
 		return w.put(text)
+	case Decimal:
+		return w.put(x.Text)
 	case float64:
 		if math.IsNaN(x) {
 			return w.put("NaN")

@@ -43,6 +43,8 @@ func hashKey(k any) (h any, ok bool) {
 			return 1, true
 		}
 		return 0, true
+	case Decimal:
+		return hashKey(x.Float)
 	case float64:
 		if n, err := Truncate(x); err == nil && x == math.Trunc(x) {
 			return hashKey(n)
@@ -163,7 +165,8 @@ func (n *Namespace) Set(name string, v any) error {
 // Undefined is the value of what does not exist. It prints nothing, and is false and empty. All other uses fail with
 // Why.
 type Undefined struct {
-	Why string
+	Why   string
+	Meant bool // the template has it by its own decision, so a strict rendering prints it
 }
 
 func (u Undefined) Err() error { return fmt.Errorf("%s", u.Why) }
@@ -177,7 +180,7 @@ func TypeName(v any) string {
 		return "bool"
 	case int, *big.Int:
 		return "int"
-	case float64:
+	case float64, Decimal:
 		return "float"
 	case string:
 		return "str"
@@ -209,6 +212,8 @@ func Truth(v any) bool {
 		return x != 0
 	case float64:
 		return x != 0
+	case Decimal:
+		return x.Float != 0
 	case string:
 		return x != ""
 	case *List:
