@@ -1,7 +1,12 @@
-// Package pyjson converts the extensions that Python's json module writes in models' small files to JSON.
+// Package pyjson has the JSON of values that Python has and JSON lacks: it converts what Python's json module writes in
+// models' small files, and marks decimals.
 package pyjson
 
 import "bytes"
+
+// DecimalMark ends the number of a decimal, whose digits templates print as they are: an exponent that nobody else
+// writes.
+const DecimalMark = "E+000"
 
 var (
 	mark = []byte("\xef\xbb\xbf") // a byte order mark, which Windows' editors write

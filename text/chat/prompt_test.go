@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/quire/quire/internal/pyjson"
 )
 
 func TestPromptTemplate(t *testing.T) {
@@ -12,7 +14,7 @@ func TestPromptTemplate(t *testing.T) {
 		"choices": json.RawMessage(`["a","b"]`), "score": json.RawMessage(`1.5`), "nothing": json.RawMessage(`null`),
 		"deep": json.RawMessage(`{"k": [1, true]}`), "big": json.RawMessage(`18446744073709551615`),
 		"list": json.RawMessage(`["a", null]`), "zero": json.RawMessage(`-0.0`),
-		"price": json.RawMessage("1.50" + decimalMark), "free": json.RawMessage("0.00" + decimalMark)}
+		"price": json.RawMessage("1.50" + pyjson.DecimalMark), "free": json.RawMessage("0.00" + pyjson.DecimalMark)}
 	const remedy = "; {{... or ''}} prints nothing instead"
 	for source, want := range map[string]string{
 		"{{price}} {{price * 2}} {{[price] | tojson}}":          "1.50 3.0 [1.50]",

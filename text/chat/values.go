@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/quire/quire/internal/pyjson"
 	"github.com/quire/quire/text/chat/jinja"
 )
 
@@ -45,11 +46,8 @@ func next(d *json.Decoder) (any, error) {
 	return token, nil
 }
 
-// decimalMark ends the numbers of decimal columns in the JSON of package schema.
-const decimalMark = "E+000"
-
 func number(n json.Number) (any, error) {
-	if digits, ok := strings.CutSuffix(string(n), decimalMark); ok {
+	if digits, ok := strings.CutSuffix(string(n), pyjson.DecimalMark); ok {
 		f, _ := strconv.ParseFloat(digits, 64)
 		return jinja.Decimal{Float: f, Text: digits}, nil
 	}

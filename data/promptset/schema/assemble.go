@@ -16,6 +16,7 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 
 	"github.com/quire/quire/data/promptset/jsonvalue"
+	"github.com/quire/quire/internal/pyjson"
 )
 
 // Assembler writes the values of one Parquet row as JSON: lists as arrays, structs and maps as objects, dates and times
@@ -106,7 +107,7 @@ func (a *Assembler) present(b []byte, n *Node) []byte {
 		return a.repeated(b, entry, '{', '}', func(b []byte) []byte {
 			key := a.node(nil, entry.Fields[0])
 			if len(key) == 0 || key[0] != '"' {
-				key = jsonvalue.AppendText(nil, strings.TrimSuffix(string(key), decimalMark))
+				key = jsonvalue.AppendText(nil, strings.TrimSuffix(string(key), pyjson.DecimalMark))
 			}
 			return a.node(append(append(b, key...), ':'), entry.Fields[1])
 		})
@@ -233,15 +234,13 @@ func appendPython(b []byte, f float64) []byte {
 	return b
 }
 
-const decimalMark = "E+000"
-
-// appendDecimal writes a decimal number as templates show it: an integer if it has no places, else its digits with an
-// exponent that nobody else writes, by which package chat knows that it keeps them.
+// appendDecimal writes a decimal number as templates show it: an integer if it has no places, else its digits and
+// [pyjson.DecimalMark].
 func appendDecimal(b []byte, v parquet.Value, t parquet.Type) []byte {
 	scale := t.LogicalType().Value.(*format.DecimalType).Scale
 	b = append(b, decimal(v, int(scale))...)
 	if scale > 0 {
-		b = append(b, decimalMark...)
+		b = append(b, pyjson.DecimalMark...)
 	}
 	return b
 }

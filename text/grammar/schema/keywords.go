@@ -126,9 +126,9 @@ func (r *reader) keyword(u use) (*form, error) {
 		return r.unevaluated.read(u)
 	case "$recursiveRef":
 		return nil, fmt.Errorf("it is not supported")
-	case "divisibleBy", "disallow", "extends": // in later drafts they are unknown, and so annotations
+	case "divisibleBy", "disallow": // in later drafts they are unknown, and so annotations
 		if !r.doc.root.has("$schema") {
-			return nil, fmt.Errorf("it is a keyword of draft 3: write multipleOf, not or allOf")
+			return nil, fmt.Errorf("it is a keyword of draft 3: write multipleOf or not")
 		}
 	}
 	return nil, nil
