@@ -151,7 +151,7 @@ func (l *leasedUnits) ReadFailed(ctx context.Context, u *generate.Unit, cause er
 		if err != nil {
 			l.log.Warn("closing what a unit had", "unit", lease.Number, "err", err.Error())
 		}
-		if inputGone(cause) { // it fails again, whoever reads it
+		if inputChanged(cause) { // another job's, whoever reads it
 			l.active.Fail(errors.Join(outcome.Errorf(outcome.Misused, "`input` %w", cause),
 				lease.GiveBack(context.WithoutCancel(ctx), time.Second)))
 			return
@@ -165,11 +165,10 @@ func (l *leasedUnits) ReadFailed(ctx context.Context, u *generate.Unit, cause er
 	})
 }
 
-// inputGone reports whether an error is that an input was changed or removed.
-func inputGone(err error) bool {
+// inputChanged reports whether an error is that an input was changed. One that is gone may come back.
+func inputChanged(err error) bool {
 	var file *promptset.FileError
-	return errors.As(err, &file) && (file.Changed || errors.Is(err, fs.ErrNotExist) ||
-		errors.Is(err, storage.ErrChanged))
+	return errors.As(err, &file) && (file.Changed || errors.Is(err, storage.ErrChanged))
 }
 
 // WriteFailed gives up a unit that could not be written, and with it the worker: others could not be either. A part
