@@ -189,11 +189,17 @@ func TestAdaptersOfPEFT(t *testing.T) {
 		t.Fatal(folders, err)
 	}
 	for _, folder := range folders {
-		model, _, _ := strings.Cut(filepath.Base(folder), "-")
-		if filepath.Base(folder) == "qwen3-moe" {
-			model = "qwen3-moe"
+		text, err := os.ReadFile(filepath.Join(folder, adapter.ConfigFile))
+		if err != nil {
+			t.Fatal(err)
 		}
-		a, err := adapter.Open(folder, &testenv.Model(t, model).Config)
+		var config struct {
+			Model string `json:"base_model_name_or_path"`
+		}
+		if err := json.Unmarshal(text, &config); err != nil {
+			t.Fatal(err)
+		}
+		a, err := adapter.Open(folder, &testenv.Model(t, config.Model).Config)
 		if err != nil {
 			t.Error(err)
 			continue
@@ -204,12 +210,17 @@ func TestAdaptersOfPEFT(t *testing.T) {
 
 // The base's own matrix in an adapter's file has the base's numbers, up to the last one.
 func TestCopies(t *testing.T) {
-	base, err := models.Open(testenv.Path("testdata", "models", "llama3"))
+	testCopies(t, "llama3", "llama3-head", "base_model.model.model.embed_tokens.base_layer.weight")
+	testCopies(t, "llama32-tied", "llama32-tied", "base_model.model.lm_head.base_layer.weight")
+}
+
+func testCopies(t *testing.T, model, folder, name string) {
+	base, err := models.Open(testenv.Path("testdata", "models", model))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer base.Close()
-	from := testenv.Path("testdata", "adapters", "llama3-head")
+	from := testenv.Path("testdata", "adapters", folder)
 	config, err := os.ReadFile(filepath.Join(from, adapter.ConfigFile))
 	if err != nil {
 		t.Fatal(err)
@@ -218,7 +229,6 @@ func TestCopies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const name = "base_model.model.model.embed_tokens.base_layer.weight"
 	size := int(binary.LittleEndian.Uint64(weights))
 	var header map[string]struct {
 		Offsets []int `json:"data_offsets"`
@@ -237,7 +247,26 @@ func TestCopies(t *testing.T) {
 		err = a.ForRows(base)
 		if changed == 0 && err != nil || changed == 1 && (err == nil ||
 			!strings.Contains(err.Error(), name+`" differs from the base's model.embed_tokens.weight`)) {
-			t.Errorf("changed by %d: %v", changed, err)
+			t.Errorf("%s changed by %d: %v", folder, changed, err)
+		}
+	}
+}
+
+// An adapter of tied embeddings is not folded into them, which would change both products.
+func TestTiedEmbeddingsAreNotMerged(t *testing.T) {
+	for model, folder := range map[string]string{"gemma3": "gemma3-head", "llama32-tied": "llama32-tied"} {
+		base, err := models.Open(testenv.Path("testdata", "models", model))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer base.Close()
+		a, err := adapter.Open(testenv.Path("testdata", "adapters", folder), &base.Config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Close()
+		if err := a.MergeInto(base); err == nil || !strings.Contains(err.Error(), "are one matrix of this base") {
+			t.Errorf("%s: %v", folder, err)
 		}
 	}
 }

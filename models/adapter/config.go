@@ -26,6 +26,7 @@ type config struct {
 	allLinear   bool
 	layers      []int // nil: all
 	layersNamed []string
+	tied        bool // if embeddings or the output matrix are named, so is the other (ensure_weight_tying)
 }
 
 // pattern gives modules a number of their own.
@@ -59,6 +60,7 @@ type file struct {
 	Alpha        *float64        `json:"lora_alpha"`
 	Stabilized   bool            `json:"use_rslora"`
 	DoRA         bool            `json:"use_dora"`
+	Tied         bool            `json:"ensure_weight_tying"`
 	Bias         string          `json:"bias"`
 	Init         json.RawMessage `json:"init_lora_weights"`
 	Modules      json.RawMessage `json:"target_modules"`
@@ -109,7 +111,7 @@ func parseConfig(text []byte) (*config, error) {
 			}
 		}
 	}
-	c := &config{rank: 8, alpha: 8, stabilized: f.Stabilized, magnitudes: f.DoRA} // PEFT's defaults
+	c := &config{rank: 8, alpha: 8, stabilized: f.Stabilized, magnitudes: f.DoRA, tied: f.Tied} // PEFT's defaults
 	if f.R != nil {
 		c.rank = *f.R
 	}
@@ -222,8 +224,16 @@ func patterns(setting string, value json.RawMessage) (list []pattern, err error)
 // layerOf finds the number of a module's layer.
 var layerOf = regexp.MustCompile(`\.([^.]+)\.([0-9]+)\.`)
 
-// targets reports whether the config names a module.
+// twins are the modules that models tie.
+var twins = map[string]string{"lm_head": "model.embed_tokens", "model.embed_tokens": "lm_head"}
+
+// targets reports whether the config names a module, or its twin if the adapter keeps both alike.
 func (c *config) targets(module string) bool {
+	twin, ok := twins[module]
+	return c.names(module) || c.tied && ok && c.names(twin)
+}
+
+func (c *config) names(module string) bool {
 	switch {
 	case c.allLinear:
 	case c.expression != nil:

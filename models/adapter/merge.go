@@ -8,6 +8,7 @@ import (
 
 	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/models"
+	"github.com/quire/quire/models/arch"
 	"github.com/quire/quire/models/internal/mapped"
 	"github.com/quire/quire/models/safetensors"
 )
@@ -27,6 +28,9 @@ func (a *Adapter) ForRows(base *models.Checkpoint) error {
 // checkCopies returns an error unless the base's own matrices in the adapter's file equal the base's.
 func (a *Adapter) checkCopies(base *models.Checkpoint) error {
 	for name, t := range a.copies {
+		if base.Config.TieEmbeddings && name == arch.NameHead {
+			name = arch.NameEmbedding
+		}
 		if err := isCopy(t, base, name); err != nil {
 			return fmt.Errorf("adapter %s: %w", a.Place, err)
 		}
@@ -38,6 +42,10 @@ func (a *Adapter) checkCopies(base *models.Checkpoint) error {
 func (a *Adapter) MergeInto(base *models.Checkpoint) error {
 	if err := a.checkCopies(base); err != nil {
 		return err
+	}
+	if base.Config.TieEmbeddings && (a.Adapts(arch.NameEmbedding) || a.Adapts(arch.NameHead)) {
+		return setting.Errorf("adapter %s: it changes embeddings or the output matrix, which are one matrix of this "+
+			"base: they cannot change alone; give the adapter with `adapter` instead", a.Place)
 	}
 	var list []models.Addend
 	for _, name := range a.Tensors() {

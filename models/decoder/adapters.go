@@ -44,7 +44,7 @@ func AdapterArrays(cfg models.Config, s Storage, slots, rank int, adapts func(te
 	turns := map[string][][]arch.Tensor{}
 	wanted := map[string]bool{}
 	last := map[string]string{} // the array that the last tensors of a matrix were for
-	for t := range cfg.Tensors() {
+	for t := range cfg.Untied().Tensors() {
 		name := t.Array
 		switch {
 		case len(t.Shape) != 2:

@@ -68,7 +68,7 @@ func headOf(cfg models.Config, w Weights, hidden, rows *Node) *Node {
 		head = arch.Embedding
 	}
 	return linear.Apply(hidden, w.matrix(string(head)), linear.Options{Rows: rows, Float32: true,
-		Adapters: w.adaptersOf(string(head))})
+		Adapters: w.adaptersOf(string(arch.Head))})
 }
 
 // capped returns the scores of the vocabulary's tokens, divided and capped as the model has it.
