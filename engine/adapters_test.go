@@ -10,6 +10,7 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 
+	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/models"
@@ -251,6 +252,13 @@ func TestSameBytesWhateverTheAdapters(t *testing.T) {
 			if loads := few.Stats().AdapterLoads; loads < len(names)-1 {
 				t.Errorf("%d adapters were loaded, into room for one", loads)
 			}
+			apart := config(2, dtype)
+			apart.Backend = memoryApart{testenv.XLA(t)}
+			sent := newEngine(t, family, apart)
+			sameBytes(t, want, collect(t, sent, requests()...), true)
+			if loads := sent.Stats().AdapterLoads; loads < len(names)-1 {
+				t.Errorf("%d adapters were sent to the device, into room for two", loads)
+			}
 			if testing.Short() {
 				return
 			}
@@ -260,6 +268,11 @@ func TestSameBytesWhateverTheAdapters(t *testing.T) {
 		})
 	}
 }
+
+// memoryApart is a backend whose device memory the host cannot write, as that of accelerators.
+type memoryApart struct{ *xla.Backend }
+
+func (memoryApart) HostWritable() bool { return false }
 
 // Prompts share pages only if they run with the same adapter.
 func TestPrefixesOfAdapters(t *testing.T) {

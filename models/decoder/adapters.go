@@ -105,6 +105,25 @@ func (a AdapterArray) parts() (outputs []int) {
 	return outputs
 }
 
+// OfSlot is the array of a single slot.
+func (a AdapterArray) OfSlot() AdapterArray {
+	a.slots, a.Shape = 1, a.Shape.Clone()
+	a.Shape.Dimensions[0] = len(a.turns)
+	return a
+}
+
+// PlaceSlot returns the array all with one, an array as [AdapterArray.OfSlot] has it, in a slot: i32, from 0.
+func (a AdapterArray) PlaceSlot(all, one, slot *Node) *Node {
+	rest, first := a.Shape.Dimensions[1:], ZerosLike(slot)
+	starts := []*Node{first, slot}
+	for range rest {
+		starts = append(starts, first)
+	}
+	byTurn := Reshape(all, append([]int{len(a.turns), a.slots}, rest...)...)
+	one = Reshape(one, append([]int{len(a.turns), 1}, rest...)...)
+	return Reshape(DynamicUpdateSlice(byTurn, one, starts), a.Shape.Dimensions...)
+}
+
 // Put writes what an adapter has for the matrix to its slot in flat, the elements of the array. The slot has zeros at
 // first, or what Put wrote for another adapter.
 func (a AdapterArray) Put(backend compute.Backend, flat any, slot int, from *adapter.Adapter) error {
