@@ -15,6 +15,7 @@ import (
 	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/models/adapter"
 	"github.com/quire/quire/models/decoder"
+	"github.com/quire/quire/ops/collective"
 )
 
 // placer is a backend whose device memory the host can write.
@@ -23,13 +24,13 @@ type placer interface {
 	HostWritable() bool
 }
 
-// Adapters are the arrays of low-rank adapters on the device.
+// Adapters are the arrays of low-rank adapters on the device, or on the devices that run the model together.
 type Adapters struct {
 	backend compute.Backend
 	arrays  []decoder.AdapterArray
 	buffers []compute.Buffer
-	// flats are the elements of the arrays if the host can write the device's memory. Otherwise they hold one slot, and
-	// placement brings it to the device.
+	// flats are the elements of the arrays if the host can write the device's memory. Otherwise they hold one slot, that
+	// of each of this process' devices one after another, and placement brings it to the device.
 	flats     []any
 	placement compute.Executable
 }
@@ -49,8 +50,8 @@ func newAdapters(backend compute.Backend, gr *device.Graphs) (a Adapters, err er
 		if a.placement == nil {
 			buffer, flat, err = p.NewZeros(0, one.Shape)
 		} else {
-			flat = zeros(one.OfSlot().Shape)
-			buffer, err = backend.BufferFromFlatData(0, zeros(one.Shape), one.Shape)
+			flat = zeros(one.Shape.DType, one.OfSlot().Shape.Size()*len(collective.Places(backend)))
+			buffer, err = backend.BufferFromFlatData(0, zeros(one.Shape.DType, one.Shape.Size()), one.Shape)
 		}
 		if err != nil {
 			a.close()
@@ -61,9 +62,9 @@ func newAdapters(backend compute.Backend, gr *device.Graphs) (a Adapters, err er
 	return a, nil
 }
 
-// zeros is an array of the host.
-func zeros(s shapes.Shape) any {
-	return reflect.MakeSlice(reflect.SliceOf(s.DType.GoType()), s.Size(), s.Size()).Interface()
+// zeros are n elements of an array on the host.
+func zeros(dtype dtypes.DType, n int) any {
+	return reflect.MakeSlice(reflect.SliceOf(dtype.GoType()), n, n).Interface()
 }
 
 func (a *Adapters) close() {
@@ -83,13 +84,15 @@ func (a *Adapters) Place(slot int, from *adapter.Adapter) error {
 			to[i] = one.OfSlot()
 		}
 	}
-	workers := runtime.GOMAXPROCS(0)
+	places, workers := collective.Places(a.backend), runtime.GOMAXPROCS(0)
 	errs := make([]error, workers)
 	var wg sync.WaitGroup
 	for w := range workers {
 		wg.Go(func() {
-			for i := w; i < len(to) && errs[w] == nil; i += workers {
-				errs[w] = to[i].Put(a.backend, a.flats[i], at, from)
+			for i := w; i < len(to)*len(places) && errs[w] == nil; i += workers {
+				one, device := to[i/len(places)], i%len(places)
+				flat := ofDevice(a.flats[i/len(places)], one.Shape, device)
+				errs[w] = one.Put(a.backend, places[device], flat, at, from)
 			}
 		})
 	}
@@ -107,27 +110,23 @@ func (a *Adapters) Place(slot int, from *adapter.Adapter) error {
 func (a *Adapters) send(slot int) error {
 	var sent []compute.Buffer
 	defer func() { finalize(sent) }()
-	upload := func(flat any, shape shapes.Shape) error {
-		buffer, err := a.backend.BufferFromFlatData(0, flat, shape)
-		if err == nil {
-			sent = append(sent, buffer)
-		}
-		return err
-	}
 	for i, one := range a.arrays {
-		if err := upload(a.flats[i], one.OfSlot().Shape); err != nil {
+		buffer, err := toDevices(a.backend, device.Leaf{Shape: one.OfSlot().Shape, Own: true}, a.flats[i])
+		if err != nil {
 			return err
 		}
+		sent = append(sent, buffer)
 	}
-	if err := upload([]int32{int32(slot)}, shapes.Make(dtypes.Int32)); err != nil {
+	number, err := a.backend.BufferFromFlatData(0, []int32{int32(slot)}, shapes.Make(dtypes.Int32))
+	if err != nil {
 		return err
 	}
+	sent = append(sent, number)
 	args := slices.Concat(a.buffers, sent)
 	donate := make([]bool, len(args))
 	for i := range a.buffers {
 		donate[i] = true
 	}
-	results, err := a.placement.Execute(args, donate, 0)
-	a.buffers = results
+	a.buffers, err = a.placement.Execute(args, donate, 0)
 	return err
 }
