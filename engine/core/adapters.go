@@ -29,8 +29,8 @@ type Adapters struct {
 	backend compute.Backend
 	arrays  []decoder.AdapterArray
 	buffers []compute.Buffer
-	// flats are the elements of the arrays if the host can write the device's memory. Otherwise they hold one slot, that
-	// of each of this process' devices one after another, and placement brings it to the device.
+	// flats are the elements of the arrays if the host can write the device's memory. Otherwise they hold one slot, each
+	// of this process' devices after the other, and placement brings it to the devices.
 	flats     []any
 	placement compute.Executable
 }
