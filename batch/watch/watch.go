@@ -190,8 +190,8 @@ func (w *Watcher) swapTo(ctx context.Context, name string, next *models.Checkpoi
 	return nil
 }
 
-// open opens weights, and returns them from the newest on that is an adapter or has all tensors. Weights that do not fit
-// the model are left out.
+// open opens weights, and returns the newest that is an adapter or has all tensors, and those after it. Weights that do
+// not fit the model are left out.
 func (w *Watcher) open(ctx context.Context, names []string) (list []layer) {
 	for _, name := range slices.Backward(names) {
 		l, err := w.openOver(ctx, name, w.base, w.now)
