@@ -34,6 +34,9 @@ func (a *Adapter) checkCopies(base *models.Checkpoint) error {
 		if base.Config.TieEmbeddings && name == arch.NameHead {
 			name = arch.NameEmbedding
 		}
+		if base.Encoding(name) == models.Random { // of a plan
+			continue
+		}
 		if err := isCopy(t, base, name); err != nil {
 			return err
 		}
