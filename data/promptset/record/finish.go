@@ -70,11 +70,11 @@ func (r *Builder) finishPrompt(given string) {
 	case "prompt_token_ids":
 		r.Kind = KindTokens
 		if len(r.TokenIDs) == 0 && r.Parent.ID == "" {
-			r.Fail("prompt_token_ids is empty; give at least one token")
+			r.Fail("%s is empty; give at least one token", r.tokensName())
 		}
 		for i, p := range r.More {
 			if len(p.TokenIDs) == 0 {
-				r.Fail("prompt[%d] is empty; give at least one token", i+1)
+				r.Fail("%s[%d] is empty; give at least one token", r.tokensName(), i+1)
 			}
 		}
 	}
