@@ -28,6 +28,9 @@ func (r *Builder) Finish(given []string, m *Mapping) {
 	if len(given) == 1 && m.Reads.NeedsSeconds && r.Seconds == nil {
 		r.Fail("no documents; give one of %s", strings.Join(m.Reads.Seconds, ", "))
 	}
+	if n := len(r.Seconds); n > 1 && !m.Reads.NeedsSeconds {
+		r.Fail("%s has %d texts, and a row is one pair; give each its own row", strings.Join(m.Reads.Seconds, ", "), n)
+	}
 	if r.givenID = r.ID != ""; !r.givenID && !r.LostID {
 		r.ID = strconv.FormatInt(r.Index, 10)
 	}
