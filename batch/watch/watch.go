@@ -85,8 +85,8 @@ func (w *Watcher) Serve(ctx context.Context, s *process.Session) (stop func(), e
 		return func() {}, nil
 	}
 	if info, err := os.Stat(w.place); !storage.IsRemote(w.place) && err == nil && !info.IsDir() {
-		return nil, setting.Errorf("`watch` is %s, which is no folder: give the folder where a trainer puts checkpoints",
-			w.place)
+		return nil, setting.Errorf("`watch` is %s, which is no folder: give the folder where a trainer puts "+
+			"checkpoints", w.place)
 	}
 	engine, ok := s.Sampler.(swapper)
 	if !ok || s.Checkpoint == nil {
