@@ -15,6 +15,7 @@ import (
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/batch/telemetry"
+	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/data/storage"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/models"
@@ -93,6 +94,10 @@ func (w *Watcher) note(t Taken) {
 func (w *Watcher) Serve(ctx context.Context, s *process.Session) (stop func(), err error) {
 	if w == nil {
 		return func() {}, nil
+	}
+	if info, err := os.Stat(w.place); !storage.IsRemote(w.place) && err == nil && !info.IsDir() {
+		return nil, setting.Errorf("`watch` is %s, which is no folder: give the folder where a trainer puts "+
+			"checkpoints", w.place)
 	}
 	engine, ok := s.Sampler.(swapper)
 	if !ok || s.Checkpoint == nil {
@@ -277,6 +282,10 @@ func (w *Watcher) closeAll() {
 func (w *Watcher) fetch(ctx context.Context, name string) (dir string, done func(), err error) {
 	place := storage.Join(w.place, name)
 	if !storage.IsRemote(w.place) {
+		if info, err := os.Stat(place); err != nil || !info.IsDir() {
+			return "", nil, fmt.Errorf("%s is no folder, and %s is there: put the folder there before", place,
+				name+readySuffix)
+		}
 		return filepath.Join(w.place, name), func() {}, nil
 	}
 	cache, err := setup.CacheDir()

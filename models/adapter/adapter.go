@@ -286,7 +286,8 @@ func (a *Adapter) find(c *config, tensors []safetensors.Tensor, base *models.Con
 		case kind != partMagnitude && (axes != 2 || slices.Min(t.Dims) < 1):
 			return fmt.Errorf("tensor %q has shape %v, and a matrix was expected", t.Name, t.Dims)
 		case !c.targets(of):
-			return fmt.Errorf("tensor %q: %s of %s does not name its module", t.Name, "target_modules", ConfigFile)
+			return fmt.Errorf("tensor %q: target_modules, exclude_modules and layers_to_transform of %s leave out its "+
+				"module", t.Name, ConfigFile)
 		case kind == partMagnitude && !c.magnitudes:
 			return fmt.Errorf("tensor %q is of DoRA, and use_dora is not true", t.Name)
 		}
