@@ -2,9 +2,9 @@
 // row at a time. A tile of weights is contiguous, and so are packed tiles of activations, [in/step][16][step], with
 // zeros after the last input; values in place of rows after the last one are never used.
 //
-// Up to 16 rows are multiplied panel by panel, with the weights as one stream. Up to 128 rows are multiplied in blocks of
-// inputs: a block's activations stay in the first cache while the panels of a task pass, two at a time. Of more rows, the
-// weights of a block stay there while the rows pass.
+// Up to 16 rows are multiplied panel by panel, with the weights as one stream. Up to 128 rows are multiplied in blocks
+// of inputs: a block's activations stay in the first cache while the panels of a task pass, two at a time. If there are
+// more rows, the weights of a block stay there while the rows pass.
 //
 // Adapters of rows continue the sums of matrices of bf16, by the same instruction: see gemm_amx_adapted.h.
 #include "cpu.h"
