@@ -134,6 +134,25 @@ func (g ggufFile) write(t *testing.T) string {
 	return path
 }
 
+// Tokens whose texts end completions do so if the file names none.
+func TestGGUFEnds(t *testing.T) {
+	for _, c := range []struct {
+		named any
+		want  []int32
+	}{{nil, []int32{2, 1}}, {uint32(3), []int32{3}}, {uint32(1<<32 - 1), []int32{2, 1}}} {
+		g := tinyGGUF()
+		tokens := make([]string, 16)
+		copy(tokens, []string{"a", "</s>", "<|im_end|>", "b"})
+		g.values["tokenizer.ggml.tokens"] = tokens
+		if c.named != nil {
+			g.values["tokenizer.ggml.eos_token_id"] = c.named
+		}
+		if got := openTest(t, g.write(t)).Config.EOS; !slices.Equal(got, c.want) {
+			t.Errorf("%v is named: completions end at %v, want %v", c.named, got, c.want)
+		}
+	}
+}
+
 func TestGGUFDefaults(t *testing.T) {
 	c := openTest(t, tinyGGUF().write(t))
 	if warnings, err := c.Validate(); err != nil || len(warnings) > 0 {

@@ -103,6 +103,11 @@ func (m *Metadata) sizes(c *Config) error {
 			c.EOS = append(c.EOS, int32(id))
 		}
 	}
+	if c.EOS == nil { // as llama.cpp finds them
+		for _, text := range ends {
+			m.EndsAt(c, text)
+		}
+	}
 	if add, ok := m.File.Bool("tokenizer.ggml.add_bos_token"); ok && !add &&
 		!m.File.Has("tokenizer.ggml.bos_token_id") {
 		c.BOS = -1
@@ -278,6 +283,10 @@ func (m *Metadata) nameQKV(c *Config) {
 		}
 	}
 }
+
+// ends are texts of tokens that end completions if a file names none.
+var ends = []string{"<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>", "</s>",
+	"<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<｜end▁of▁sentence｜>", "<end_of_utterance>"}
 
 // EndsAt makes a token of the vocabulary, if it has it, end completions too.
 func (m *Metadata) EndsAt(c *Config, text string) {
