@@ -50,7 +50,7 @@ type swapper interface {
 type layer struct {
 	name string
 	*models.Checkpoint
-	isAdapter bool // it was folded into the matrices of the job's model
+	isAdapter bool // its tensors are the model's with an adapter folded in
 }
 
 // over returns the layer over those before it. An adapter is over the job's model, base, alone.

@@ -29,8 +29,8 @@ type Adapters struct {
 	backend compute.Backend
 	arrays  []decoder.AdapterArray
 	buffers []compute.Buffer
-	// flats are the elements of the arrays if the host can write the device's memory. Otherwise they hold one slot, of
-	// one of this process' devices after the other, and placement brings it to them.
+	// flats are the elements of the arrays if the host can write the device's memory. Otherwise they are the
+	// numbers of one slot, for each of this process' devices in turn, which placement copies to the devices.
 	flats     []any
 	placement compute.Executable
 }

@@ -125,7 +125,8 @@ func (a AdapterArray) OfSlot() AdapterArray {
 	return a
 }
 
-// PlaceSlot returns the array all with one, an array as [AdapterArray.OfSlot] has it, in a slot: i32, from 0.
+// PlaceSlot returns the array all after one slot, number slot i32[] from 0, was replaced by one, which is shaped as
+// [AdapterArray.OfSlot].
 func (a AdapterArray) PlaceSlot(all, one, slot *Node) *Node {
 	rest, first := a.Shape.Dimensions[1:], ZerosLike(slot)
 	starts := []*Node{first, slot}

@@ -117,7 +117,7 @@ func (s Storage) arrays(cfg models.Config, split Partition, tensors []arch.Tenso
 	return a.planes()
 }
 
-// sources returns what is concatenated of tensors to an array with in columns on each device.
+// sources lists the parts of tensors that are concatenated to one array, and returns its columns on each device.
 func (s Partition) sources(cfg models.Config, tensors []arch.Tensor) (list []source, in int) {
 	rows := 0 // rows on a device
 	for _, t := range tensors {
