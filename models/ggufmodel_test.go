@@ -159,6 +159,30 @@ func TestGGUFDefaults(t *testing.T) {
 	}
 }
 
+// A file that names no token which ends completions has the first of those that its vocabulary has; no key is wrong.
+func TestGGUFWithoutEnd(t *testing.T) {
+	tokens := slices.Repeat([]string{"a"}, 16)
+	tokens[3], tokens[5] = "</s>", "<|im_end|>"
+	for name, c := range map[string]struct {
+		key    any
+		tokens []string
+		want   []int32
+	}{
+		"none": {nil, tokens[:3], nil}, "in the vocabulary": {nil, tokens, []int32{5}},
+		"the other": {nil, tokens[:5], []int32{3}}, "named": {uint32(2), tokens, []int32{2}},
+		"named as none": {uint32(math.MaxUint32), tokens, []int32{5}},
+	} {
+		file := tinyGGUF()
+		file.values["tokenizer.ggml.tokens"] = c.tokens
+		if c.key != nil {
+			file.values["tokenizer.ggml.eos_token_id"] = c.key
+		}
+		if got := openTest(t, file.write(t)).Config.EOS; !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
 func TestGGUFOptions(t *testing.T) {
 	g := tinyGGUF()
 	g.values["llama.attention.head_count_kv"] = []uint32{1}

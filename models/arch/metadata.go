@@ -103,6 +103,11 @@ func (m *Metadata) sizes(c *Config) error {
 			c.EOS = append(c.EOS, int32(id))
 		}
 	}
+	for _, text := range endsOfGeneration {
+		if len(c.EOS) == 0 {
+			m.EndsAt(c, text)
+		}
+	}
 	if add, ok := m.File.Bool("tokenizer.ggml.add_bos_token"); ok && !add &&
 		!m.File.Has("tokenizer.ggml.bos_token_id") {
 		c.BOS = -1
@@ -278,6 +283,11 @@ func (m *Metadata) nameQKV(c *Config) {
 		}
 	}
 }
+
+// endsOfGeneration are the tokens that end completions of files that name none, the first that the vocabulary has.
+// They are of llama.cpp's list.
+var endsOfGeneration = []string{"<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<turn|>", "<|end|>", "<|return|>",
+	"<|eom_id|>", "<|end_of_text|>", "<end_of_utterance>", "<｜end▁of▁sentence｜>", "<|endoftext|>", "</s>"}
 
 // EndsAt makes a token of the vocabulary, if it has it, end completions too.
 func (m *Metadata) EndsAt(c *Config, text string) {
