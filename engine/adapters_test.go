@@ -10,6 +10,7 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 
+	"github.com/quire/quire/backend/xla"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/internal/testenv"
 	"github.com/quire/quire/models"
@@ -66,6 +67,19 @@ func TestAdaptersEqualPEFT(t *testing.T) {
 			testenv.Slow(t)
 			equalsPEFT(t, c, testenv.XLAWithoutKernels(t), nil)
 		})
+	}
+	for name, devices := range map[string]int{"llama3-head": 2, "gemma3-head": 3, "phi3": 4, "glm4": 2,
+		"starcoder2": 3, "qwen3-moe": 2} {
+		cases := adapterCases(t)
+		c := cases[slices.IndexFunc(cases, func(c adapterCase) bool { return c.Adapter == name })]
+		for _, kernels := range []string{xla.KernelsAuto, xla.KernelsOff} {
+			t.Run(fmt.Sprintf("%s on %d devices, kernels %s", name, devices, kernels), func(t *testing.T) {
+				if name != "llama3-head" || kernels == xla.KernelsOff {
+					testenv.Slow(t)
+				}
+				equalsPEFT(t, c, testenv.Group(t, kernels, firstDevices(devices)...), nil)
+			})
+		}
 	}
 	for _, c := range adapterCases(t) {
 		if c.Adapter != "llama3" && c.Adapter != "llama3-head" {
@@ -251,6 +265,13 @@ func TestSameBytesWhateverTheAdapters(t *testing.T) {
 			if loads := few.Stats().AdapterLoads; loads < len(names)-1 {
 				t.Errorf("%d adapters were loaded, into room for one", loads)
 			}
+			apart := config(2, dtype)
+			apart.Backend = memoryApart{testenv.XLA(t)}
+			sent := newEngine(t, family, apart)
+			sameBytes(t, want, collect(t, sent, requests()...), true)
+			if loads := sent.Stats().AdapterLoads; loads < len(names)-1 {
+				t.Errorf("%d adapters were sent to the device, into room for two", loads)
+			}
 			if testing.Short() {
 				return
 			}
@@ -260,6 +281,37 @@ func TestSameBytesWhateverTheAdapters(t *testing.T) {
 		})
 	}
 }
+
+// The same holds on devices that run the model together, whose bytes may be others than one device's.
+func TestSameBytesWhateverTheAdaptersOnDevices(t *testing.T) {
+	testenv.Slow(t)
+	const family = "llama3"
+	names := []string{"", "llama3", "llama3-head", "llama3-stable"}
+	for _, kernels := range []string{xla.KernelsAuto, xla.KernelsOff} {
+		config := func(slots int) engine.Config {
+			cfg := contractConfig()
+			cfg.Backend, cfg.AdapterSlots = testenv.Group(t, kernels, firstDevices(3)...), slots
+			cfg.Adapters = openAdapters(t, testenv.Model(t, family), names[1:]...)
+			return cfg
+		}
+		requests := contractRequests()
+		for i, r := range requests {
+			r.Adapter = names[i%len(names)]
+		}
+		want := collect(t, newEngine(t, family, config(len(names)-1)), requests...)
+		few := newEngine(t, family, config(1))
+		slices.Reverse(requests)
+		sameBytes(t, want, collect(t, few, requests...), true)
+		if loads := few.Stats().AdapterLoads; loads < len(names)-1 {
+			t.Errorf("%d adapters were loaded, into room for one", loads)
+		}
+	}
+}
+
+// memoryApart is a backend whose device memory the host cannot write, as that of accelerators.
+type memoryApart struct{ *xla.Backend }
+
+func (memoryApart) HostWritable() bool { return false }
 
 // Prompts share pages only if they run with the same adapter.
 func TestPrefixesOfAdapters(t *testing.T) {

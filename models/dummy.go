@@ -18,6 +18,9 @@ import (
 // dummyStd is the standard deviation of dummy weights, the usual initializer_range.
 const dummyStd = 0.02
 
+// Random is the encoding of the tensors of dummy weights: see [Checkpoint.Encoding].
+const Random = "random"
+
 // Dummy returns a checkpoint of random weights for cfg, to benchmark a model without its files. Norms multiply by 1,
 // biases are 0, all others are uniform with mean 0 and standard deviation 0.02, a function of (seed, tensor name,
 // index) only. Matrices that are quantized by the config have its form, from the same seed. Nothing is held in
@@ -35,7 +38,7 @@ func Dummy(cfg Config, seed uint64) *Checkpoint {
 			c.tensors[spec.Name] = t
 			continue
 		}
-		t := &tensor{shape: spec.Shape, file: "dummy weights", stored: "random", unit: 1, blockLen: 1, group: 1}
+		t := &tensor{shape: spec.Shape, file: "dummy weights", stored: Random, unit: 1, blockLen: 1, group: 1}
 		switch {
 		case spec.Part.IsNorm():
 			t.decode = func(dst []float32, _ int) { fill(dst, float32(1-cfg.Norm.Offset)) }

@@ -134,6 +134,25 @@ func (g ggufFile) write(t *testing.T) string {
 	return path
 }
 
+// Tokens whose texts end completions do so if the file names none.
+func TestGGUFEnds(t *testing.T) {
+	for _, c := range []struct {
+		named any
+		want  []int32
+	}{{nil, []int32{2, 1}}, {uint32(3), []int32{3}}, {uint32(1<<32 - 1), []int32{2, 1}}} {
+		g := tinyGGUF()
+		tokens := make([]string, 16)
+		copy(tokens, []string{"a", "</s>", "<|im_end|>", "b"})
+		g.values["tokenizer.ggml.tokens"] = tokens
+		if c.named != nil {
+			g.values["tokenizer.ggml.eos_token_id"] = c.named
+		}
+		if got := openTest(t, g.write(t)).Config.EOS; !slices.Equal(got, c.want) {
+			t.Errorf("%v is named: completions end at %v, want %v", c.named, got, c.want)
+		}
+	}
+}
+
 func TestGGUFDefaults(t *testing.T) {
 	c := openTest(t, tinyGGUF().write(t))
 	if warnings, err := c.Validate(); err != nil || len(warnings) > 0 {
@@ -155,30 +174,6 @@ func TestGGUFDefaults(t *testing.T) {
 		want := math.Float32frombits(binary.LittleEndian.Uint32(stored[4*8*from:]))
 		if got := flat.([]float32)[8*row]; got != want {
 			t.Errorf("row %d starts with %v, want %v", row, got, want)
-		}
-	}
-}
-
-// A file that names no token which ends completions has the first of those that its vocabulary has; no key is wrong.
-func TestGGUFWithoutEnd(t *testing.T) {
-	tokens := slices.Repeat([]string{"a"}, 16)
-	tokens[3], tokens[5] = "</s>", "<|im_end|>"
-	for name, c := range map[string]struct {
-		key    any
-		tokens []string
-		want   []int32
-	}{
-		"none": {nil, tokens[:3], nil}, "in the vocabulary": {nil, tokens, []int32{5}},
-		"the other": {nil, tokens[:5], []int32{3}}, "named": {uint32(2), tokens, []int32{2}},
-		"named as none": {uint32(math.MaxUint32), tokens, []int32{5}},
-	} {
-		file := tinyGGUF()
-		file.values["tokenizer.ggml.tokens"] = c.tokens
-		if c.key != nil {
-			file.values["tokenizer.ggml.eos_token_id"] = c.key
-		}
-		if got := openTest(t, file.write(t)).Config.EOS; !slices.Equal(got, c.want) {
-			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package models
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"unsafe"
 
@@ -84,19 +85,32 @@ type Addend struct {
 // Add adds to matrices: Read and its kin return the sums, computed in float32 and rounded once. identity becomes part
 // of the checkpoint's fingerprint. It is called before anything is read.
 func (c *Checkpoint) Add(addends []Addend, identity string) error {
+	sums, err := c.Sums(addends, identity)
+	if err != nil {
+		return err
+	}
+	maps.Copy(c.tensors, sums.tensors)
+	c.identity = append(c.identity, sums.identity...)
+	return nil
+}
+
+// Sums returns a checkpoint of the sums alone, which reads from c: see [Checkpoint.Add] and [Checkpoint.Over].
+func (c *Checkpoint) Sums(addends []Addend, identity string) (*Checkpoint, error) {
+	sums := *c
+	sums.tensors, sums.layers, sums.closers = map[string]*tensor{}, nil, nil
+	sums.identity = []identityPart{{header: []byte(identity)}}
 	for _, add := range addends {
 		t := c.tensors[add.Tensor]
 		if t == nil {
-			return fmt.Errorf("model %s: %w: %s", c.Ref, ErrNoTensor, add.Tensor)
+			return nil, fmt.Errorf("model %s: %w: %s", c.Ref, ErrNoTensor, add.Tensor)
 		}
 		if t.decode == nil || t.packed != nil || t.format.Is() || t.blockLen > 1 {
-			return fmt.Errorf("model %s: tensor %s is %s, and nothing can be added to quantized weights without "+
+			return nil, fmt.Errorf("model %s: tensor %s is %s, and nothing can be added to quantized weights without "+
 				"rounding them again: use a base in F32, BF16 or F16", c.Ref, add.Tensor, t.stored)
 		}
-		c.tensors[add.Tensor] = t.plus(add)
+		sums.tensors[add.Tensor] = t.plus(add)
 	}
-	c.identity = append(c.identity, identityPart{header: []byte(identity)})
-	return nil
+	return sums.finish(), nil
 }
 
 // readable returns a tensor that can be read as dtype.

@@ -119,11 +119,7 @@ func (t *tensor) plus(add Addend) *tensor {
 		delta := make([]float32, width)
 		for row := first / width; len(dst) > 0; row++ {
 			clear(delta)
-			for k, b := range add.B[row*add.Rank : (row+1)*add.Rank] {
-				for i, a := range add.A[k*width : (k+1)*width] {
-					delta[i] += float32(b * a) // not fused, so that all machines agree
-				}
-			}
+			addProducts(delta, add.B[row*add.Rank:(row+1)*add.Rank], add.A)
 			for i, d := range delta {
 				dst[i] += float32(add.Scale * d)
 			}
@@ -134,6 +130,28 @@ func (t *tensor) plus(add Addend) *tensor {
 		}
 	}
 	return &sum
+}
+
+// addProducts adds b*a to a sum for each number of b and the row of a that belongs to it, one after the other. Products
+// are not fused with sums, so that all machines agree.
+func addProducts(sum, b, a []float32) {
+	width := len(sum)
+	for ; len(b) >= 4; b, a = b[4:], a[4*width:] { // four at a time load and store the sum once
+		a0, a1, a2, a3 := a[:width], a[width:][:width], a[2*width:][:width], a[3*width:][:width]
+		b0, b1, b2, b3 := b[0], b[1], b[2], b[3]
+		for i, x := range sum {
+			x += float32(b0 * a0[i])
+			x += float32(b1 * a1[i])
+			x += float32(b2 * a2[i])
+			x += float32(b3 * a3[i])
+			sum[i] = x
+		}
+	}
+	for k, b := range b {
+		for i, a := range a[k*width:][:width] {
+			sum[i] += float32(b * a)
+		}
+	}
 }
 
 // scaleTo scales a row to a length.

@@ -117,7 +117,7 @@ func Audit(ctx context.Context, p *process.Process, opened *prepare.Opened, rows
 
 // conclude returns what came of the audit.
 func (a *auditor) conclude() *Audited {
-	if a.Confidence = 1; a.Audited.Audited < a.Rows {
+	if a.Confidence = 1; a.Audited.Audited < max(1, a.Rows) {
 		a.Confidence = 1 - math.Pow(0.99, float64(a.Audited.Audited))
 	}
 	return &a.Audited

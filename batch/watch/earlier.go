@@ -15,7 +15,7 @@ type Earlier struct {
 	watcher *Watcher
 	base    *models.Checkpoint
 	opened  map[string]*models.Checkpoint // by version
-	layers  []*models.Checkpoint          // opened here
+	layers  []layer                       // opened here
 }
 
 // Earlier makes what opens earlier versions for the engine of a session. The caller closes it when the engine has taken
@@ -34,12 +34,12 @@ func (e *Earlier) Find(ctx context.Context, version string, names []string) erro
 	}
 	c := e.base
 	for _, name := range names {
-		layer, err := e.watcher.openOver(ctx, name, c)
+		layer, err := e.watcher.openOver(ctx, name, e.base, c)
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		e.layers = append(e.layers, layer)
-		c = layer.Over(c)
+		c = layer.over(e.base, c)
 	}
 	if now := c.FingerPrint(); now != version {
 		return fmt.Errorf("%s is of version %.12s now", names[len(names)-1], now)
@@ -57,13 +57,13 @@ func (e *Earlier) FindAll(ctx context.Context) error {
 	}
 	c := e.base
 	for _, name := range names {
-		layer, err := e.watcher.openOver(ctx, name, c)
+		layer, err := e.watcher.openOver(ctx, name, e.base, c)
 		if err != nil {
 			e.watcher.process.Printf("warning: weights %s are left out: %v", name, err)
 			continue
 		}
 		e.layers = append(e.layers, layer)
-		c = layer.Over(c)
+		c = layer.over(e.base, c)
 		e.opened[c.FingerPrint()] = c
 	}
 	return ctx.Err()

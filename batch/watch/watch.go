@@ -15,9 +15,11 @@ import (
 	"github.com/quire/quire/batch/process"
 	"github.com/quire/quire/batch/spec"
 	"github.com/quire/quire/batch/telemetry"
+	"github.com/quire/quire/data/setting"
 	"github.com/quire/quire/data/storage"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/models"
+	"github.com/quire/quire/models/adapter"
 )
 
 // Watcher takes new weights for a job, in one engine after the other if the device fails. One goroutine uses it, but
@@ -30,8 +32,9 @@ type Watcher struct {
 
 	last   string             // the newest name of the weights that the engine has
 	failed string             // the newest name of weights that it could not take
+	base   *models.Checkpoint // that the engine was opened with
 	now    *models.Checkpoint // of the engine
-	layers []layer            // of now, the oldest first; without the model that the engine was opened with
+	layers []layer            // of now, the oldest first; without base
 
 	mu    sync.Mutex
 	taken []Taken
@@ -47,6 +50,15 @@ type swapper interface {
 type layer struct {
 	name string
 	*models.Checkpoint
+	isAdapter bool // its tensors are the model's with an adapter folded in
+}
+
+// over returns the layer over those before it. An adapter is over the job's model, base, alone.
+func (l layer) over(base, below *models.Checkpoint) *models.Checkpoint {
+	if l.isAdapter {
+		below = base
+	}
+	return l.Over(below)
 }
 
 // Taken is weights that the engine took.
@@ -83,13 +95,17 @@ func (w *Watcher) Serve(ctx context.Context, s *process.Session) (stop func(), e
 	if w == nil {
 		return func() {}, nil
 	}
+	if info, err := os.Stat(w.place); !storage.IsRemote(w.place) && err == nil && !info.IsDir() {
+		return nil, setting.Errorf("`watch` is %s, which is no folder: give the folder where a trainer puts "+
+			"checkpoints", w.place)
+	}
 	engine, ok := s.Sampler.(swapper)
 	if !ok || s.Checkpoint == nil {
 		return nil, errors.New("this engine cannot take other weights")
 	}
 	w.swap = engine.Swap
 	w.closeAll()
-	w.now, w.last, w.failed = s.Checkpoint, "", ""
+	w.base, w.now, w.last, w.failed = s.Checkpoint, s.Checkpoint, "", ""
 	w.note(Taken{Version: s.Fingerprint, Time: time.Now()})
 	if _, err := os.Stat(w.place); !storage.IsRemote(w.place) && errors.Is(err, os.ErrNotExist) {
 		w.process.Printf("warning: there is no folder %s to watch yet: the model's own weights generate until it has "+
@@ -146,7 +162,7 @@ func (w *Watcher) take(ctx context.Context, names []string) error {
 	opened := w.open(ctx, names)
 	next := w.now
 	for _, l := range opened {
-		next = l.Over(next)
+		next = l.over(w.base, next)
 	}
 	var err error
 	if len(opened) > 0 { // also if the version is the same, which depends on samples of the tensors
@@ -179,11 +195,11 @@ func (w *Watcher) swapTo(ctx context.Context, name string, next *models.Checkpoi
 	return nil
 }
 
-// open opens weights, and returns them from the newest that has all tensors on. Weights that do not fit the model are
-// left out.
+// open opens weights, and returns the newest that is an adapter or has all tensors, and those after it. Weights that do
+// not fit the model are left out.
 func (w *Watcher) open(ctx context.Context, names []string) (list []layer) {
 	for _, name := range slices.Backward(names) {
-		c, err := w.openOver(ctx, name, w.now)
+		l, err := w.openOver(ctx, name, w.base, w.now)
 		if ctx.Err() != nil {
 			break
 		}
@@ -191,8 +207,8 @@ func (w *Watcher) open(ctx context.Context, names []string) (list []layer) {
 			w.process.Printf("warning: weights %s are left out: %v", name, err)
 			continue
 		}
-		list = append(list, layer{name, c})
-		if c.Covers(w.now) {
+		list = append(list, l)
+		if l.isAdapter || l.Covers(w.now) {
 			break
 		}
 	}
@@ -221,20 +237,38 @@ func (w *Watcher) Names(version string) []string {
 	return w.names[version]
 }
 
-// openOver opens weights that fit a model.
-func (w *Watcher) openOver(ctx context.Context, name string, below *models.Checkpoint) (*models.Checkpoint, error) {
+// openOver opens weights that fit the job's model, base: an adapter of it, or tensors over others.
+func (w *Watcher) openOver(ctx context.Context, name string, base, below *models.Checkpoint) (l layer, err error) {
 	dir, done, err := w.fetch(ctx, name)
+	if err != nil {
+		return layer{}, err
+	}
+	defer done() // mapped files stay readable
+	l.name = name
+	if _, err := os.Stat(filepath.Join(dir, adapter.ConfigFile)); err == nil {
+		l.isAdapter = true
+		l.Checkpoint, err = openAdapter(dir, base)
+		if err != nil {
+			return layer{}, err
+		}
+	} else if l.Checkpoint, err = models.OpenUpdate(dir, below); err != nil {
+		return layer{}, err
+	}
+	if err := l.over(base, below).Fits(below); err != nil {
+		_ = l.Close()
+		return layer{}, err
+	}
+	return l, nil
+}
+
+// openAdapter returns the matrices of the model with an adapter folded in.
+func openAdapter(dir string, model *models.Checkpoint) (*models.Checkpoint, error) {
+	a, err := adapter.Open(dir, &model.Config)
 	if err != nil {
 		return nil, err
 	}
-	defer done() // mapped files stay readable
-	c, err := models.OpenUpdate(dir, below)
-	if err == nil {
-		if err = c.Over(below).Fits(below); err != nil {
-			_ = c.Close()
-		}
-	}
-	return c, err
+	defer a.Close()
+	return a.Merged(model)
 }
 
 func (w *Watcher) closeAll() {
@@ -248,6 +282,10 @@ func (w *Watcher) closeAll() {
 func (w *Watcher) fetch(ctx context.Context, name string) (dir string, done func(), err error) {
 	place := storage.Join(w.place, name)
 	if !storage.IsRemote(w.place) {
+		if info, err := os.Stat(place); err != nil || !info.IsDir() {
+			return "", nil, fmt.Errorf("%s is no folder, and %s is there: put the folder there before", place,
+				name+readySuffix)
+		}
 		return filepath.Join(w.place, name), func() {}, nil
 	}
 	cache, err := setup.CacheDir()

@@ -108,7 +108,8 @@ var judged = []Parameter{
 	{Name: "adaptive_target", From: LlamaCpp, neutral: []string{"-1"}},
 	{Name: "samplers", From: LlamaCpp, strict: true},
 	{Name: "logits_processors", From: VLLM},
-	{Name: "lora", From: LlamaCpp},
+	{Name: "lora", From: LlamaCpp, Note: "give adapter"},
+	{Name: "lora_request", From: VLLM, Note: "give adapter"},
 
 	// Structured output.
 	{Name: "response_format", From: servers, Sets: "structured_outputs",

@@ -25,9 +25,6 @@ func settleAdapters(s *Settled) error {
 	case len(c.Adapters) == 0:
 		return setting.Errorf("`adapter-slots` is %d, and there are no adapters: name them with `adapter`",
 			c.AdapterSlots)
-	case s.Devices > 1:
-		return setting.Errorf("adapters of a model on several devices are not supported: use `tp` 1, or fold one " +
-			"adapter into the weights with `merge-adapter`")
 	case c.Hosts != nil:
 		return errors.New("adapters of a model on several hosts are not supported")
 	}

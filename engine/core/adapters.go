@@ -5,13 +5,17 @@ import (
 	"fmt"
 	"reflect"
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 
+	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/models/adapter"
 	"github.com/quire/quire/models/decoder"
+	"github.com/quire/quire/ops/collective"
 )
 
 // placer is a backend whose device memory the host can write.
@@ -20,32 +24,34 @@ type placer interface {
 	HostWritable() bool
 }
 
-// Adapters are the arrays of low-rank adapters on the device.
+// Adapters are the arrays of low-rank adapters on the device, or on the devices that run the model together.
 type Adapters struct {
 	backend compute.Backend
 	arrays  []decoder.AdapterArray
 	buffers []compute.Buffer
-	// flats are the elements of the arrays: the device's own memory if the host can write it, otherwise copies that are
-	// sent to the device when they have changed.
-	flats  []any
-	inSite bool
-	dirty  bool
+	// flats are the elements of the arrays if the host can write the device's memory. Otherwise they are the
+	// numbers of one slot, for each of this process' devices in turn, which placement copies to the devices.
+	flats     []any
+	placement compute.Executable
 }
 
 // newAdapters makes arrays without adapters.
-func newAdapters(backend compute.Backend, arrays []decoder.AdapterArray) (a Adapters, err error) {
-	a = Adapters{backend: backend, arrays: arrays}
+func newAdapters(backend compute.Backend, gr *device.Graphs) (a Adapters, err error) {
+	a = Adapters{backend: backend, arrays: gr.AdapterArrays}
 	p, ok := backend.(placer)
-	a.inSite = ok && p.HostWritable()
-	for _, one := range arrays {
+	if inSite := ok && p.HostWritable(); !inSite && len(a.arrays) > 0 {
+		if a.placement, err = gr.CompilePlacement(backend); err != nil {
+			return Adapters{}, err
+		}
+	}
+	for _, one := range a.arrays {
 		var buffer compute.Buffer
 		var flat any
-		if a.inSite {
+		if a.placement == nil {
 			buffer, flat, err = p.NewZeros(0, one.Shape)
 		} else {
-			flat = reflect.MakeSlice(reflect.SliceOf(one.Shape.DType.GoType()), one.Shape.Size(),
-				one.Shape.Size()).Interface()
-			buffer, err = backend.BufferFromFlatData(0, flat, one.Shape)
+			flat = zeros(one.Shape.DType, one.OfSlot().Shape.Size()*len(collective.Places(backend)))
+			buffer, err = backend.BufferFromFlatData(0, zeros(one.Shape.DType, one.Shape.Size()), one.Shape)
 		}
 		if err != nil {
 			a.close()
@@ -56,41 +62,71 @@ func newAdapters(backend compute.Backend, arrays []decoder.AdapterArray) (a Adap
 	return a, nil
 }
 
-// send brings arrays to the device that the host has changed.
-func (a *Adapters) send() error {
-	if !a.dirty || a.inSite {
-		return nil
-	}
-	for i, one := range a.arrays {
-		buffer, err := a.backend.BufferFromFlatData(0, a.flats[i], one.Shape)
-		if err != nil {
-			return fmt.Errorf("sending adapters to the device: %s: %w", one.Name, err)
-		}
-		_ = a.buffers[i].Finalize()
-		a.buffers[i] = buffer
-	}
-	a.dirty = false
-	return nil
+// zeros are n elements of an array on the host.
+func zeros(dtype dtypes.DType, n int) any {
+	return reflect.MakeSlice(reflect.SliceOf(dtype.GoType()), n, n).Interface()
 }
 
 func (a *Adapters) close() {
 	finalize(a.buffers)
-	a.buffers, a.flats = nil, nil
+	if a.placement != nil {
+		a.placement.Finalize()
+	}
+	*a = Adapters{}
 }
 
 // Place puts an adapter into a slot, from 0, before the next call.
 func (a *Adapters) Place(slot int, from *adapter.Adapter) error {
-	a.dirty = true
-	workers := runtime.GOMAXPROCS(0)
+	to, at := a.arrays, slot
+	if a.placement != nil {
+		to, at = make([]decoder.AdapterArray, len(a.arrays)), 0
+		for i, one := range a.arrays {
+			to[i] = one.OfSlot()
+		}
+	}
+	places, workers := collective.Places(a.backend), runtime.GOMAXPROCS(0)
 	errs := make([]error, workers)
 	var wg sync.WaitGroup
 	for w := range workers {
 		wg.Go(func() {
-			for i := w; i < len(a.arrays) && errs[w] == nil; i += workers {
-				errs[w] = a.arrays[i].Put(a.backend, a.flats[i], slot, from)
+			for i := w; i < len(to)*len(places) && errs[w] == nil; i += workers {
+				one, device := to[i/len(places)], i%len(places)
+				flat := ofDevice(a.flats[i/len(places)], one.Shape, device)
+				errs[w] = one.Put(a.backend, places[device], flat, at, from)
 			}
 		})
 	}
 	wg.Wait()
-	return errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil || a.placement == nil {
+		return err
+	}
+	if err := a.send(slot); err != nil {
+		return fmt.Errorf("sending an adapter to the device: %w", err)
+	}
+	return nil
+}
+
+// send brings what flats hold to a slot on the device.
+func (a *Adapters) send(slot int) error {
+	var sent []compute.Buffer
+	defer func() { finalize(sent) }()
+	for i, one := range a.arrays {
+		buffer, err := toDevices(a.backend, device.Leaf{Shape: one.OfSlot().Shape, Own: true}, a.flats[i])
+		if err != nil {
+			return err
+		}
+		sent = append(sent, buffer)
+	}
+	number, err := a.backend.BufferFromFlatData(0, []int32{int32(slot)}, shapes.Make(dtypes.Int32))
+	if err != nil {
+		return err
+	}
+	sent = append(sent, number)
+	args := slices.Concat(a.buffers, sent)
+	donate := make([]bool, len(args))
+	for i := range a.buffers {
+		donate[i] = true
+	}
+	a.buffers, err = a.placement.Execute(args, donate, 0)
+	return err
 }

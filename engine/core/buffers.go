@@ -5,6 +5,7 @@ import (
 	"reflect"
 
 	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/shapes"
 
 	"github.com/quire/quire/engine/device"
 	"github.com/quire/quire/ops/collective"
@@ -56,25 +57,28 @@ func readParts(backend compute.Backend, p *device.Compiled, results []compute.Bu
 
 // toDevices copies one array of an input to the backend's device, or to each of them its own.
 func toDevices(backend compute.Backend, l device.Leaf, flat any) (compute.Buffer, error) {
-	group, ok := backend.(collective.Group)
-	if !ok || !l.Own || group.Partitions() == 1 {
+	if !l.Own {
 		return backend.BufferFromFlatData(0, flat, l.Shape)
 	}
+	members, err := collective.Members(backend)
+	if err != nil {
+		return nil, err
+	}
 	var parts []compute.Buffer
-	for i := range group.Places() {
-		member, err := group.Member(i)
-		var part compute.Buffer
-		if err == nil {
-			part, err = member.BufferFromFlatData(0, reflect.ValueOf(flat).Slice(i*l.Shape.Size(),
-				(i+1)*l.Shape.Size()).Interface(), l.Shape)
-		}
+	for i, member := range members {
+		part, err := member.BufferFromFlatData(0, ofDevice(flat, l.Shape, i), l.Shape)
 		if err != nil {
 			finalize(parts)
 			return nil, err
 		}
 		parts = append(parts, part)
 	}
-	return group.Join(parts)
+	return collective.Join(backend, parts)
+}
+
+// ofDevice is the array of one of several devices, which flat holds one after another.
+func ofDevice(flat any, shape shapes.Shape, i int) any {
+	return reflect.ValueOf(flat).Slice(i*shape.Size(), (i+1)*shape.Size()).Interface()
 }
 
 func finalize(buffers []compute.Buffer) {

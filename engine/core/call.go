@@ -70,9 +70,6 @@ func (c *Core) dispatch(p *device.Compiled, input []compute.Buffer) ([]compute.B
 		args = append(args, c.weights.drafter...)
 	}
 	if p.Adapters {
-		if err := c.weights.adapters.send(); err != nil {
-			return nil, err
-		}
 		args = append(args, c.weights.adapters.buffers...)
 	}
 	if p.Resident != nil {

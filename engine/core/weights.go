@@ -36,7 +36,7 @@ func (w *weights) load(ctx context.Context, gr *device.Graphs, cfg config.Config
 		}
 	}
 	if err == nil {
-		w.adapters, err = newAdapters(cfg.Backend, gr.AdapterArrays)
+		w.adapters, err = newAdapters(cfg.Backend, gr)
 	}
 	return err
 }

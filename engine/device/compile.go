@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 
@@ -34,17 +35,20 @@ type donor interface {
 	Donating(alias map[string]int) compute.Backend
 }
 
+// recovered makes an error of a panic while a program was built. It is to be deferred.
+func recovered(program string, err *error) {
+	if r := recover(); r != nil {
+		cause, ok := r.(error)
+		if !ok {
+			cause = fmt.Errorf("%v", r)
+		}
+		*err = fmt.Errorf("building program %s: %w", program, cause)
+	}
+}
+
 // Compile builds and compiles a program. Panics of graph building become errors here.
 func (gr *Graphs) Compile(backend compute.Backend, p Program) (c *Compiled, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			cause, ok := r.(error)
-			if !ok {
-				cause = fmt.Errorf("%v", r)
-			}
-			err = fmt.Errorf("building program %s: %w", p.Name, cause)
-		}
-	}()
+	defer recovered(p.Name, &err)
 	scratch := NewGraph(backend, p.Name+" state")
 	like := gr.newState(scratch)
 	numState := len(tree.Leaves(like))
@@ -131,6 +135,38 @@ func (gr *Graphs) adapters(g *Graph) *decoder.Adapters {
 		nodes[i] = Parameter(g, parameterName("ad", a.Name), a.Shape)
 	}
 	return decoder.NewAdapters(gr.AdapterArrays, nodes)
+}
+
+// CompilePlacement compiles a program that places an adapter on a device whose memory the host cannot write. It takes
+// the arrays of adapters, for each the adapter's numbers, shaped as [decoder.AdapterArray.OfSlot], and the slot's
+// number, i32. It updates the arrays in place and returns them.
+func (gr *Graphs) CompilePlacement(backend compute.Backend) (_ compute.Executable, err error) {
+	const name = "place adapter"
+	defer recovered(name, &err)
+	alias := map[string]int{}
+	for i, a := range gr.AdapterArrays {
+		alias[parameterName("ad", a.Name)] = i
+	}
+	if d, ok := backend.(donor); ok {
+		backend = d.Donating(alias)
+	}
+	g := NewGraph(backend, name)
+	all := make([]*Node, len(gr.AdapterArrays))
+	for i, a := range gr.AdapterArrays {
+		all[i] = Parameter(g, parameterName("ad", a.Name), a.Shape)
+	}
+	ones := make([]*Node, len(all))
+	for i, a := range gr.AdapterArrays {
+		ones[i] = Parameter(g, parameterName("slot", a.Name), a.OfSlot().Shape)
+	}
+	slot := Parameter(g, "slot", shapes.Make(dtypes.Int32))
+	for i, one := range ones {
+		all[i] = gr.AdapterArrays[i].PlaceSlot(all[i], one, slot)
+	}
+	if err := g.Compile(all...); err != nil {
+		return nil, fmt.Errorf("compiling program %s: %w", name, err)
+	}
+	return g.Executable(), nil
 }
 
 func parameterName(owner, leaf string) string {

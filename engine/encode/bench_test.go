@@ -7,8 +7,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/gomlx/compute/dtypes"
-
 	"github.com/quire/quire/backend/setup"
 	"github.com/quire/quire/engine"
 	"github.com/quire/quire/engine/encode"
@@ -17,15 +15,7 @@ import (
 	"github.com/quire/quire/text/tokenizer"
 )
 
-const (
-	// EnvTexts names a file of texts, one a line, that BenchmarkMiniLM encodes; by default lines of the glossary.
-	EnvTexts = "QUIRE_BENCH_TEXTS"
-	// EnvDType is the type that it computes in; by default the checkpoint's.
-	EnvDType = "QUIRE_BENCH_DTYPE"
-)
-
-// BenchmarkMiniLM embeds texts with all-MiniLM-L6-v2, from text to vectors: bench/embeddings.py compares it with
-// other engines.
+// BenchmarkMiniLM embeds the lines of the glossary with all-MiniLM-L6-v2, from text to vectors.
 func BenchmarkMiniLM(b *testing.B) {
 	folder, err := setup.FindModel("minilm")
 	if err != nil {
@@ -40,11 +30,7 @@ func BenchmarkMiniLM(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer model.Close()
-	path := os.Getenv(EnvTexts)
-	if path == "" {
-		path = testenv.Path("docs", "glossary.md")
-	}
-	f, err := os.Open(path)
+	f, err := os.Open(testenv.Path("docs", "glossary.md"))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -53,8 +39,7 @@ func BenchmarkMiniLM(b *testing.B) {
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		texts = append(texts, strings.TrimSpace(lines.Text()))
 	}
-	e, err := encode.New(b.Context(), encode.Config{Model: model, Backend: testenv.XLA(b),
-		DType: dtypes.MapOfNames[os.Getenv(EnvDType)]})
+	e, err := encode.New(b.Context(), encode.Config{Model: model, Backend: testenv.XLA(b)})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -211,10 +211,9 @@ func targets(base *models.Config) map[string][]target {
 // eachTarget calls own for each tensor that an adapter may change, and part if it is a part of a larger one. If the
 // adapter's rows of q and k are interleaved, so that neighbours are turned, they are in the order of the base's.
 func eachTarget(base *models.Config, interleaved bool, own func(target), part func(*arch.Within, target)) {
-	for t := range base.Tensors() {
+	for t := range base.Untied().Tensors() {
 		isHead := t.Part == arch.Q || t.Part == arch.K || t.Part == arch.V
-		if !slices.Contains(adapted, t.Part) || len(t.Shape) != 2 || isHead && base.Layers[t.Layer].Latent.Rank > 0 ||
-			base.TieEmbeddings && t.Part == arch.Embedding {
+		if !slices.Contains(adapted, t.Part) || len(t.Shape) != 2 || isHead && base.Layers[t.Layer].Latent.Rank > 0 {
 			continue
 		}
 		var order func(row int) int
@@ -287,7 +286,8 @@ func (a *Adapter) find(c *config, tensors []safetensors.Tensor, base *models.Con
 		case kind != partMagnitude && (axes != 2 || slices.Min(t.Dims) < 1):
 			return fmt.Errorf("tensor %q has shape %v, and a matrix was expected", t.Name, t.Dims)
 		case !c.targets(of):
-			return fmt.Errorf("tensor %q: %s of %s does not name its module", t.Name, "target_modules", ConfigFile)
+			return fmt.Errorf("tensor %q: target_modules, exclude_modules and layers_to_transform of %s leave out its "+
+				"module", t.Name, ConfigFile)
 		case kind == partMagnitude && !c.magnitudes:
 			return fmt.Errorf("tensor %q is of DoRA, and use_dora is not true", t.Name)
 		}
@@ -347,8 +347,8 @@ func (a *Adapter) add(m module, scale float32, to []target) error {
 	low, high := m.a, m.b
 	if to == nil {
 		return fmt.Errorf("tensor %q: the base has no matrix of this name that an adapter may change; adapters of q, "+
-			"k, v, o, gate, up and down projections of dense layers are supported, and of embeddings and the output "+
-			"matrix where they are not one", low.Name)
+			"k, v, o, gate, up and down projections of dense layers, of embeddings and of the output matrix are "+
+			"supported", low.Name)
 	}
 	rank := low.Dims[0]
 	switch {

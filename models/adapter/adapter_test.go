@@ -104,7 +104,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		"no config":    {"", pair(), "there is no adapter_config.json"},
 		"no weights":   {plain, nil, "it has no adapter_model.safetensors"},
-		"no JSON":      {"{", pair(), "not the JSON of an adapter"},
+		"no JSON":      {"{", pair(), "not the JSON object of an adapter"},
 		"another kind": {`{"peft_type": "IA3"}`, pair(), `peft_type is "IA3"`},
 		"DoRA":         {with(`"use_dora": true`), pair(), "has no lora_magnitude_vector, and use_dora is true"},
 		"other lengths": {with(`"use_dora": true`), append(pair(), tensor{module + "lora_magnitude_vector", "F32",
@@ -125,7 +125,15 @@ func TestRefusals(t *testing.T) {
 		"no such layer": {plain, named("base_model.model.model.layers.9.self_attn.q_proj.lora_A.weight"),
 			"has only one of"},
 		"not a target": {plain, named("base_model.model.model.layers.0.self_attn.k_proj.lora_A.weight"),
-			"does not name its module"},
+			"leave out its module"},
+		"a module left out":   {with(`"exclude_modules": ["q_proj"]`), pair(), "leave out its module"},
+		"modules left out":    {with(`"exclude_modules": ".*self_attn.*"`), pair(), "leave out its module"},
+		"a layer left out":    {with(`"layers_to_transform": [0]`), pair(), "leave out its module"},
+		"excluded what":       {with(`"exclude_modules": 7`), pair(), "neither a list of names nor"},
+		"an unknown kind":     {with(`"use_magic": true`), pair(), "use_magic is true, which Quire does not know"},
+		"a mistyped rank":     {`{"peft_type": "LORA", "r": "4"}`, pair(), "r is a JSON string, which it cannot be"},
+		"a list":              {"[]", pair(), "not the JSON object of an adapter"},
+		"a running model's":   {plain, named(module + "lora_A.default.weight"), "save_pretrained"},
 		"a matrix of lengths": {plain, named(module + "lora_magnitude_vector"), "a vector was expected"},
 		"lengths": {plain, append(pair(), tensor{module + "lora_magnitude_vector", "F32", []int{32}}),
 			"is of DoRA, and use_dora is not true"},
@@ -189,11 +197,17 @@ func TestAdaptersOfPEFT(t *testing.T) {
 		t.Fatal(folders, err)
 	}
 	for _, folder := range folders {
-		model, _, _ := strings.Cut(filepath.Base(folder), "-")
-		if filepath.Base(folder) == "qwen3-moe" {
-			model = "qwen3-moe"
+		text, err := os.ReadFile(filepath.Join(folder, adapter.ConfigFile))
+		if err != nil {
+			t.Fatal(err)
 		}
-		a, err := adapter.Open(folder, &testenv.Model(t, model).Config)
+		var config struct {
+			Model string `json:"base_model_name_or_path"`
+		}
+		if err := json.Unmarshal(text, &config); err != nil {
+			t.Fatal(err)
+		}
+		a, err := adapter.Open(folder, &testenv.Model(t, config.Model).Config)
 		if err != nil {
 			t.Error(err)
 			continue
@@ -204,12 +218,17 @@ func TestAdaptersOfPEFT(t *testing.T) {
 
 // The base's own matrix in an adapter's file has the base's numbers, up to the last one.
 func TestCopies(t *testing.T) {
-	base, err := models.Open(testenv.Path("testdata", "models", "llama3"))
+	testCopies(t, "llama3", "llama3-head", "base_model.model.model.embed_tokens.base_layer.weight")
+	testCopies(t, "llama32-tied", "llama32-tied", "base_model.model.lm_head.base_layer.weight")
+}
+
+func testCopies(t *testing.T, model, folder, name string) {
+	base, err := models.Open(testenv.Path("testdata", "models", model))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer base.Close()
-	from := testenv.Path("testdata", "adapters", "llama3-head")
+	from := testenv.Path("testdata", "adapters", folder)
 	config, err := os.ReadFile(filepath.Join(from, adapter.ConfigFile))
 	if err != nil {
 		t.Fatal(err)
@@ -218,7 +237,6 @@ func TestCopies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const name = "base_model.model.model.embed_tokens.base_layer.weight"
 	size := int(binary.LittleEndian.Uint64(weights))
 	var header map[string]struct {
 		Offsets []int `json:"data_offsets"`
@@ -237,7 +255,26 @@ func TestCopies(t *testing.T) {
 		err = a.ForRows(base)
 		if changed == 0 && err != nil || changed == 1 && (err == nil ||
 			!strings.Contains(err.Error(), name+`" differs from the base's model.embed_tokens.weight`)) {
-			t.Errorf("changed by %d: %v", changed, err)
+			t.Errorf("%s changed by %d: %v", folder, changed, err)
+		}
+	}
+}
+
+// An adapter of tied embeddings is not folded into them, which would change both products.
+func TestTiedEmbeddingsAreNotMerged(t *testing.T) {
+	for model, folder := range map[string]string{"gemma3": "gemma3-head", "llama32-tied": "llama32-tied"} {
+		base, err := models.Open(testenv.Path("testdata", "models", model))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer base.Close()
+		a, err := adapter.Open(testenv.Path("testdata", "adapters", folder), &base.Config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Close()
+		if err := a.MergeInto(base); err == nil || !strings.Contains(err.Error(), "are one matrix of this base") {
+			t.Errorf("%s: %v", folder, err)
 		}
 	}
 }

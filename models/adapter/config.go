@@ -3,7 +3,9 @@ package adapter
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"regexp"
 	"slices"
@@ -26,6 +28,9 @@ type config struct {
 	allLinear   bool
 	layers      []int // nil: all
 	layersNamed []string
+	without     []string       // names, or ends of names, that are left out
+	withoutSuch *regexp.Regexp // whole names that are
+	tied        bool           // if embeddings or the output matrix are named, so is the other (ensure_weight_tying)
 }
 
 // pattern gives modules a number of their own.
@@ -49,6 +54,11 @@ var unsupported = []struct{ name, what string }{
 	{"kasa_config", "KaSA"},
 }
 
+// used are the settings with this beginning that the reader knows. PEFT names what changes an adapter's products so.
+const used = "use_"
+
+var usedKnown = []string{"use_rslora", "use_dora", "use_qalora", "use_bdlora"}
+
 // changesBase are values of init_lora_weights with which PEFT also changes the weights of the base.
 var changesBase = []string{"pissa", "olora", "corda", "loftq", "lora_ga"}
 
@@ -59,11 +69,13 @@ type file struct {
 	Alpha        *float64        `json:"lora_alpha"`
 	Stabilized   bool            `json:"use_rslora"`
 	DoRA         bool            `json:"use_dora"`
+	Tied         bool            `json:"ensure_weight_tying"`
 	Bias         string          `json:"bias"`
 	Init         json.RawMessage `json:"init_lora_weights"`
 	Modules      json.RawMessage `json:"target_modules"`
 	Layers       json.RawMessage `json:"layers_to_transform"`
 	LayerNames   json.RawMessage `json:"layers_pattern"`
+	Excluded     json.RawMessage `json:"exclude_modules"`
 	RankPattern  json.RawMessage `json:"rank_pattern"`
 	AlphaPattern json.RawMessage `json:"alpha_pattern"`
 }
@@ -80,11 +92,15 @@ func isEmpty(value json.RawMessage) bool {
 // parseConfig reads an adapter_config.json. What would compute something else than plain LoRA is refused.
 func parseConfig(text []byte) (*config, error) {
 	var f file
-	if err := json.Unmarshal(text, &f); err != nil {
-		return nil, fmt.Errorf("it is not the JSON of an adapter: %w", err)
+	var mistyped *json.UnmarshalTypeError
+	if err := json.Unmarshal(text, &f); errors.As(err, &mistyped) && mistyped.Field != "" {
+		return nil, fmt.Errorf("%s is a JSON %s, which it cannot be: save the adapter with PEFT", mistyped.Field,
+			mistyped.Value)
+	} else if err != nil {
+		return nil, fmt.Errorf("it is not the JSON object of an adapter: save the adapter with PEFT (%w)", err)
 	}
 	if f.Type != "LORA" {
-		return nil, fmt.Errorf("peft_type is %q, and only LORA is supported", f.Type)
+		return nil, fmt.Errorf("peft_type is %q, and only \"LORA\" is supported: merge the adapter with PEFT", f.Type)
 	}
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(text, &all); err != nil {
@@ -94,6 +110,12 @@ func parseConfig(text []byte) (*config, error) {
 		if !isEmpty(all[u.name]) {
 			return nil, fmt.Errorf("%s is %s: %s cannot be read; train without, or merge the adapter with PEFT",
 				u.name, compact(all[u.name]), u.what)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if strings.HasPrefix(name, used) && !slices.Contains(usedKnown, name) && !isEmpty(all[name]) {
+			return nil, fmt.Errorf("%s is %s, which Quire does not know: merge the adapter with PEFT", name,
+				compact(all[name]))
 		}
 	}
 	if f.Bias != "" && f.Bias != "none" {
@@ -109,7 +131,7 @@ func parseConfig(text []byte) (*config, error) {
 			}
 		}
 	}
-	c := &config{rank: 8, alpha: 8, stabilized: f.Stabilized, magnitudes: f.DoRA} // PEFT's defaults
+	c := &config{rank: 8, alpha: 8, stabilized: f.Stabilized, magnitudes: f.DoRA, tied: f.Tied} // PEFT's defaults
 	if f.R != nil {
 		c.rank = *f.R
 	}
@@ -133,6 +155,9 @@ func parseConfig(text []byte) (*config, error) {
 		}
 	}
 	if err := c.readModules(f.Modules); err != nil {
+		return nil, err
+	}
+	if err := c.readExcluded(f.Excluded); err != nil {
 		return nil, err
 	}
 	return c, c.readLayers(f.Layers, f.LayerNames)
@@ -167,6 +192,22 @@ func (c *config) readModules(value json.RawMessage) error {
 	if c.expression, err = regexp.Compile(`^(?:` + text + `)$`); err != nil {
 		return fmt.Errorf("target_modules is a regular expression that Quire does not read (%w): list the modules' "+
 			"names", err)
+	}
+	return nil
+}
+
+// readExcluded reads exclude_modules: a list of names, or a regular expression.
+func (c *config) readExcluded(value json.RawMessage) (err error) {
+	var text string
+	switch {
+	case isEmpty(value), json.Unmarshal(value, &c.without) == nil:
+	case json.Unmarshal(value, &text) != nil:
+		return errors.New("exclude_modules is neither a list of names nor a regular expression")
+	default:
+		if c.withoutSuch, err = regexp.Compile(`^(?:` + text + `)$`); err != nil {
+			return fmt.Errorf("exclude_modules is a regular expression that Quire does not read (%w): list the "+
+				"modules' names", err)
+		}
 	}
 	return nil
 }
@@ -222,15 +263,30 @@ func patterns(setting string, value json.RawMessage) (list []pattern, err error)
 // layerOf finds the number of a module's layer.
 var layerOf = regexp.MustCompile(`\.([^.]+)\.([0-9]+)\.`)
 
-// targets reports whether the config names a module.
+// twins are the modules that models tie.
+var twins = map[string]string{"lm_head": "model.embed_tokens", "model.embed_tokens": "lm_head"}
+
+// targets reports whether the config names a module, or its twin if the adapter keeps both alike.
 func (c *config) targets(module string) bool {
+	twin, ok := twins[module]
+	return c.names(module) || c.tied && ok && c.names(twin)
+}
+
+// isOneOf reports whether a module has one of the names, or ends in one.
+func isOneOf(module string, names []string) bool {
+	return slices.ContainsFunc(names, func(name string) bool {
+		return module == name || strings.HasSuffix(module, "."+name)
+	})
+}
+
+func (c *config) names(module string) bool {
 	switch {
+	case isOneOf(module, c.without) || c.withoutSuch != nil && c.withoutSuch.MatchString(module):
+		return false
 	case c.allLinear:
 	case c.expression != nil:
 		return c.expression.MatchString(module)
-	case !slices.ContainsFunc(c.modules, func(name string) bool {
-		return module == name || strings.HasSuffix(module, "."+name)
-	}):
+	case !isOneOf(module, c.modules):
 		return false
 	}
 	if c.layers == nil {
@@ -288,6 +344,9 @@ func split(name string) (module string, _ part, err error) {
 		}
 	}
 	switch {
+	case strings.Contains(name, ".lora_A.") || strings.Contains(name, ".lora_B.") && strings.HasSuffix(name, ".weight"):
+		return "", 0, fmt.Errorf("has the adapter's name after lora_A or lora_B, as in a running model's state: save " +
+			"the adapter with PEFT's save_pretrained")
 	case strings.HasSuffix(name, ".lora_B.bias"):
 		return "", 0, fmt.Errorf("is a bias of lora_B, which is not supported: merge the adapter with PEFT")
 	case strings.HasSuffix(name, ".weight"), strings.HasSuffix(name, ".bias"):

@@ -148,6 +148,13 @@ func (c Config) OfLayer(layer int) Config {
 	return c
 }
 
+// Untied returns the config of the model with an output matrix of its own, as adapters see it: what an adapter adds to
+// tied embeddings and to their product is two matrices. An encoder has no output matrix.
+func (c Config) Untied() *Config {
+	c.TieEmbeddings = c.TieEmbeddings && c.Generates() != nil
+	return &c
+}
+
 // Owns reports whether a layer has keys and values of its own, or a state.
 func (c *Config) Owns(layer int) bool { return c.Layers[layer].KVFrom == layer }
 

@@ -103,8 +103,8 @@ func (m *Metadata) sizes(c *Config) error {
 			c.EOS = append(c.EOS, int32(id))
 		}
 	}
-	for _, text := range endsOfGeneration {
-		if len(c.EOS) == 0 {
+	if c.EOS == nil { // as llama.cpp finds them
+		for _, text := range ends {
 			m.EndsAt(c, text)
 		}
 	}
@@ -284,10 +284,9 @@ func (m *Metadata) nameQKV(c *Config) {
 	}
 }
 
-// endsOfGeneration are the tokens that end completions of files that name none, the first that the vocabulary has.
-// They are of llama.cpp's list.
-var endsOfGeneration = []string{"<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<turn|>", "<|end|>", "<|return|>",
-	"<|eom_id|>", "<|end_of_text|>", "<end_of_utterance>", "<｜end▁of▁sentence｜>", "<|endoftext|>", "</s>"}
+// ends are texts of tokens that end completions if a file names none.
+var ends = []string{"<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>", "</s>",
+	"<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<｜end▁of▁sentence｜>", "<end_of_utterance>"}
 
 // EndsAt makes a token of the vocabulary, if it has it, end completions too.
 func (m *Metadata) EndsAt(c *Config, text string) {

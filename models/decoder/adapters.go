@@ -14,6 +14,7 @@ import (
 	"github.com/quire/quire/models"
 	"github.com/quire/quire/models/adapter"
 	"github.com/quire/quire/models/arch"
+	"github.com/quire/quire/ops/collective"
 	"github.com/quire/quire/ops/linear"
 )
 
@@ -30,7 +31,7 @@ type AdapterArray struct {
 	up     bool   // it is B, else A
 	embeds bool   // the matrix is of embeddings: B is [vocabulary, ranks], and A is transposed
 	format linear.Format
-	turns  [][]arch.Tensor // what the matrix is concatenated from, for each turn of a loop
+	turns  [][]source // what the matrix is concatenated from, for each turn of a loop
 	slots  int
 	rank   int // of an adapter, for each tensor
 }
@@ -38,13 +39,17 @@ type AdapterArray struct {
 // AdapterArrays lists the arrays of adapters, with room for slots of them of a rank. adapts reports which tensors of
 // the model any of the adapters changes. A matrix of several tensors, such as q, k and v, has the ranks of all of them:
 // its A is their As one after the other, and its B has theirs on the diagonal.
+//
+// If the backend is a group of devices, the arrays are one device's: B of a matrix whose rows are divided has the
+// device's rows, and A of one whose columns are divided has the device's columns, so that what it makes of the device's
+// inputs is a part of the sum.
 func AdapterArrays(cfg models.Config, s Storage, slots, rank int, adapts func(tensor string) bool) []AdapterArray {
 	loop := loopOf(cfg, s.LayerLoop)
 	var names []string
 	turns := map[string][][]arch.Tensor{}
 	wanted := map[string]bool{}
 	last := map[string]string{} // the array that the last tensors of a matrix were for
-	for t := range cfg.Tensors() {
+	for t := range cfg.Untied().Tensors() {
 		name := t.Array
 		switch {
 		case len(t.Shape) != 2:
@@ -67,26 +72,34 @@ func AdapterArrays(cfg models.Config, s Storage, slots, rank int, adapts func(te
 		wanted[name] = wanted[name] || adapts(t.Name)
 	}
 	rank = ceilDiv(rank, rankMultiple) * rankMultiple
+	devices := collective.Devices(s.Backend)
 	var list []AdapterArray
 	for _, name := range names {
 		if !wanted[name] {
 			continue
 		}
-		out := 0
-		for _, t := range turns[name][0] {
-			out += t.Shape[0]
+		a := AdapterArray{matrix: name, slots: slots, rank: rank}
+		in := 0
+		for _, tensors := range turns[name] {
+			layer := cfg.OfLayer(tensors[0].Layer)
+			var sources []source
+			sources, in = NewPartition(layer, devices).sources(layer, tensors)
+			a.turns = append(a.turns, sources)
 		}
-		ranks := rank * len(turns[name][0])
-		down := AdapterArray{Name: name + ".adapters.a", matrix: name, turns: turns[name], slots: slots, rank: rank}
-		up := down
-		down.format = linear.NewFormat(s.Backend, linear.Matrix{Out: ranks, In: turns[name][0][0].Shape[1],
+		first, out := turns[name][0][0], 0
+		for _, n := range a.parts() {
+			out += n
+		}
+		ranks := rank * len(a.turns[0])
+		down, up := a, a
+		down.Name, down.format = name+".adapters.a", linear.NewFormat(s.Backend, linear.Matrix{Out: ranks, In: in,
 			DType: s.DType})
 		up.Name, up.up, up.format = name+".adapters.b", true, linear.Format{Matrix: linear.Matrix{Out: ranks, In: out,
 			DType: s.DType}} // its transpose: rows are ranks
-		if t := turns[name][0][0]; t.Part == arch.Embedding {
+		if first.Part == arch.Embedding {
 			down.embeds, up.embeds = true, true
-			down.format = linear.NewFormat(s.Backend, linear.Matrix{Out: t.Shape[1], In: rank, DType: s.DType})
-			up.format = linear.Format{Matrix: linear.Matrix{Out: t.Shape[0], In: rank, DType: s.DType}}
+			down.format = linear.NewFormat(s.Backend, linear.Matrix{Out: in, In: rank, DType: s.DType})
+			up.format = linear.Format{Matrix: linear.Matrix{Out: out, In: rank, DType: s.DType}}
 		}
 		for _, a := range []AdapterArray{down, up} {
 			one := a.format.Shape()
@@ -97,40 +110,70 @@ func AdapterArrays(cfg models.Config, s Storage, slots, rank int, adapts func(te
 	return list
 }
 
-// parts are the outputs of the tensors that the matrix is concatenated from.
+// parts are a device's outputs of the tensors that the matrix is concatenated from.
 func (a AdapterArray) parts() (outputs []int) {
-	for _, t := range a.turns[0] {
-		outputs = append(outputs, t.Shape[0])
+	for _, from := range a.turns[0] {
+		outputs = append(outputs, from.held)
 	}
 	return outputs
 }
 
-// Put writes what an adapter has for the matrix to its slot in flat, the elements of the array. The slot has zeros at
-// first, or what Put wrote for another adapter.
-func (a AdapterArray) Put(backend compute.Backend, flat any, slot int, from *adapter.Adapter) error {
+// OfSlot is the array of a single slot.
+func (a AdapterArray) OfSlot() AdapterArray {
+	a.slots, a.Shape = 1, a.Shape.Clone()
+	a.Shape.Dimensions[0] = len(a.turns)
+	return a
+}
+
+// PlaceSlot returns the array all after one slot, number slot i32[] from 0, was replaced by one, which is shaped as
+// [AdapterArray.OfSlot].
+func (a AdapterArray) PlaceSlot(all, one, slot *Node) *Node {
+	rest, first := a.Shape.Dimensions[1:], ZerosLike(slot)
+	starts := []*Node{first, slot}
+	for range rest {
+		starts = append(starts, first)
+	}
+	byTurn := Reshape(all, append([]int{len(a.turns), a.slots}, rest...)...)
+	one = Reshape(one, append([]int{len(a.turns), 1}, rest...)...)
+	return Reshape(DynamicUpdateSlice(byTurn, one, starts), a.Shape.Dimensions...)
+}
+
+// Put writes what an adapter has for the matrix to its slot in flat, the elements of the array on a device of
+// [collective.Places]. The slot has zeros at first, or what Put wrote for another adapter.
+func (a AdapterArray) Put(backend compute.Backend, device int, flat any, slot int, from *adapter.Adapter) error {
+	to := slotOf{a, backend, device, slot, from}
 	switch flat := flat.(type) {
 	case []float32:
-		return put(a, backend, flat, slot, from)
+		return put(to, flat)
 	case []bfloat16.BFloat16:
-		return put(a, backend, flat, slot, from)
+		return put(to, flat)
 	case []float16.Float16:
-		return put(a, backend, flat, slot, from)
+		return put(to, flat)
 	}
 	return fmt.Errorf("decoder: adapters are not held as %T", flat)
 }
 
-func put[E adapter.Element](a AdapterArray, backend compute.Backend, flat []E, slot int, from *adapter.Adapter) error {
+// slotOf is a slot of an array on a device, and the adapter that it is to hold.
+type slotOf struct {
+	AdapterArray
+	backend compute.Backend
+	device  int
+	slot    int
+	from    *adapter.Adapter
+}
+
+func put[E adapter.Element](a slotOf, flat []E) error {
 	size := a.format.Shape().Size()
-	for turn, tensors := range a.turns {
-		to := flat[(turn*a.slots+slot)*size:][:size]
+	for turn, sources := range a.turns {
+		to := flat[(turn*a.slots+a.slot)*size:][:size]
 		var err error
 		switch {
 		case a.embeds:
-			err = putEmbedding(a, backend, to, tensors[0].Name, from)
+			err = putEmbedding(a, to, sources[0])
 		case a.up:
-			err = putUp(a, to, tensors, from)
+			err = putUp(a, to, sources)
 		default:
-			err = putDown(a, backend, to, tensors, from)
+			err = putDown(a, to, sources)
 		}
 		if err != nil {
 			return err
@@ -140,22 +183,24 @@ func put[E adapter.Element](a AdapterArray, backend compute.Backend, flat []E, s
 }
 
 // putDown writes the As of the tensors one after the other.
-func putDown[E adapter.Element](a AdapterArray, backend compute.Backend, to []E, tensors []arch.Tensor,
-	from *adapter.Adapter) error {
-	if slices.ContainsFunc(tensors, func(t arch.Tensor) bool { return from.RankOf(t.Name) < a.rank }) {
+func putDown[E adapter.Element](a slotOf, to []E, sources []source) error {
+	if slices.ContainsFunc(sources, func(s source) bool { return a.from.RankOf(s.name) < a.rank }) {
 		clear(to) // not all is written
 	}
 	in := a.format.In
-	for part, t := range tensors {
-		rank := from.RankOf(t.Name)
+	for part, s := range sources {
+		rank := a.from.RankOf(s.name)
 		if rank == 0 {
 			continue
 		}
-		rows := make([]E, rank*in)
-		if err := adapter.WriteDown(from, t.Name, adapter.Grid[E]{To: rows, Rank: in, Place: 1}); err != nil {
+		rows := make([]E, rank*s.width)
+		if err := adapter.WriteDown(a.from, s.name, adapter.Grid[E]{To: rows, Rank: s.width, Place: 1}); err != nil {
 			return err
 		}
-		if err := a.format.Pack(backend, to, rows, part*a.rank); err != nil {
+		if cuts := s.spans(a.device); s.columns && !slices.Equal(cuts, []span{{0, 0, s.width}}) {
+			rows = cutColumns(rows, source{rows: rank, width: s.width}, cuts, in).([]E)
+		}
+		if err := a.format.Pack(a.backend, to, rows, part*a.rank); err != nil {
 			return err
 		}
 	}
@@ -163,41 +208,62 @@ func putDown[E adapter.Element](a AdapterArray, backend compute.Backend, to []E,
 }
 
 // putUp writes scale * B of the tensors, transposed, on the diagonal. What is not on it stays zero.
-func putUp[E adapter.Element](a AdapterArray, to []E, tensors []arch.Tensor, from *adapter.Adapter) error {
+func putUp[E adapter.Element](a slotOf, to []E, sources []source) error {
 	outputs, column := a.format.In, 0
-	for part, t := range tensors {
-		block, rank := to[part*a.rank*outputs+column:], from.RankOf(t.Name)
-		if rank > 0 {
-			if err := adapter.WriteUp(from, t.Name, adapter.Grid[E]{To: block, Rank: outputs, Place: 1}); err != nil {
+	for part, s := range sources {
+		block, rank, cuts := to[part*a.rank*outputs:], a.from.RankOf(s.name), s.spans(a.device)
+		switch {
+		case rank == 0:
+		case s.columns, slices.Equal(cuts, []span{{0, column, s.rows}}): // all of it
+			err := adapter.WriteUp(a.from, s.name, adapter.Grid[E]{To: block[column:], Rank: outputs, Place: 1})
+			if err != nil {
 				return err
+			}
+		default:
+			all := make([]E, rank*s.rows)
+			if err := adapter.WriteUp(a.from, s.name, adapter.Grid[E]{To: all, Rank: s.rows, Place: 1}); err != nil {
+				return err
+			}
+			for _, cut := range cuts {
+				for k := range rank {
+					copy(block[k*outputs+cut.to:][:cut.n], all[k*s.rows+cut.from:])
+				}
 			}
 		}
 		for k := rank; k < a.rank; k++ {
-			clear(block[k*outputs:][:t.Shape[0]])
+			clear(block[k*outputs+column:][:s.held])
 		}
-		column += t.Shape[0]
+		column += s.held
 	}
 	return nil
 }
 
 // putEmbedding writes scale * B, or A transposed, with rows of all ranks.
-func putEmbedding[E adapter.Element](a AdapterArray, backend compute.Backend, to []E, tensor string,
-	from *adapter.Adapter) error {
-	rank := from.RankOf(tensor)
+func putEmbedding[E adapter.Element](a slotOf, to []E, s source) error {
+	rank, cuts := a.from.RankOf(s.name), s.spans(a.device)
 	if rank < a.rank {
 		clear(to)
 	}
 	switch {
 	case rank == 0:
 		return nil
+	case a.up && slices.Equal(cuts, []span{{0, 0, s.rows}}):
+		return adapter.WriteUp(a.from, s.name, adapter.Grid[E]{To: to, Rank: 1, Place: a.rank})
 	case a.up:
-		return adapter.WriteUp(from, tensor, adapter.Grid[E]{To: to, Rank: 1, Place: a.rank})
+		all := make([]E, s.rows*a.rank)
+		if err := adapter.WriteUp(a.from, s.name, adapter.Grid[E]{To: all, Rank: 1, Place: a.rank}); err != nil {
+			return err
+		}
+		for _, cut := range cuts {
+			copy(to[cut.to*a.rank:][:cut.n*a.rank], all[cut.from*a.rank:])
+		}
+		return nil
 	}
 	rows := make([]E, a.format.Out*a.rank)
-	if err := adapter.WriteDown(from, tensor, adapter.Grid[E]{To: rows, Rank: 1, Place: a.rank}); err != nil {
+	if err := adapter.WriteDown(a.from, s.name, adapter.Grid[E]{To: rows, Rank: 1, Place: a.rank}); err != nil {
 		return err
 	}
-	return a.format.Pack(backend, to, rows, 0)
+	return a.format.Pack(a.backend, to, rows, 0)
 }
 
 // Adapters are the arrays of adapters as graph nodes.

@@ -78,7 +78,7 @@ func slotsFor(arrays []AdapterArray) (flats []any) {
 func putAll(t testing.TB, backend compute.Backend, arrays []AdapterArray, flats []any, slot int, a *adapter.Adapter) {
 	t.Helper()
 	for i, one := range arrays {
-		if err := one.Put(backend, flats[i], slot, a); err != nil {
+		if err := one.Put(backend, 0, flats[i], slot, a); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -140,12 +140,12 @@ func slowly(t *testing.T, backend compute.Backend, arrays []AdapterArray, from *
 	flats := slotsFor(arrays)
 	for i, a := range arrays {
 		size, in := a.format.Shape().Size(), a.format.In
-		for turn, tensors := range a.turns {
+		for turn, sources := range a.turns {
 			first, column := (turn*a.slots+1)*size, 0
 			to := reflect.ValueOf(flats[i]).Slice(first, first+size)
 			rows := make([]float32, a.format.Out*in)
-			for part, tensor := range tensors {
-				low, ok, err := from.Read(tensor.Name)
+			for part, s := range sources {
+				low, ok, err := from.Read(s.name)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -165,7 +165,7 @@ func slowly(t *testing.T, backend compute.Backend, arrays []AdapterArray, from *
 						}
 					}
 				}
-				column += tensor.Shape[0]
+				column += s.rows
 			}
 			if err := a.format.Pack(backend, to.Interface(), rounded(rows, a.format.DType), 0); err != nil {
 				t.Fatal(err)

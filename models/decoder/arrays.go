@@ -66,6 +66,7 @@ type Array struct {
 type source struct {
 	name        string // its Hugging Face name
 	rows, width int
+	held        int // how many rows of the array are for it on a device
 	// columns reports whether spans are columns rather than rows. spans returns the parts of the tensor that a device
 	// has.
 	columns bool

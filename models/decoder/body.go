@@ -90,7 +90,7 @@ func (b body) sum(w Weights, name string, bias bool, h, residual *Node) *Node {
 	if b.split.Devices == 1 {
 		return apply(w, name, bias, h, linear.Options{Rows: b.rows, Residual: residual})
 	}
-	y := collective.Sum(linear.Apply(h, w.matrix(name+".weight"), linear.Options{Rows: b.rows}))
+	y := collective.Sum(apply(w, name, false, h, linear.Options{Rows: b.rows}))
 	y = ConvertDType(y, dtypes.Float32)
 	if bias {
 		y = Add(y, BroadcastToDims(InsertAxes(ConvertDType(w.get(name+biasSuffix), dtypes.Float32), 0),

@@ -15,9 +15,6 @@ import (
 // embed returns the embeddings of tokens [T, hidden].
 func (b body) embed(w Weights, tokens *Node) *Node {
 	x := lookUp(b.split, w, arch.Embedding, tokens, b.rows)
-	if a := w.adaptersOf(string(arch.Embedding)); a != nil {
-		x = a.Rows(x, tokens, b.rows)
-	}
 	if b.cfg.EmbeddingScale > 0 {
 		x = MulScalar(x, b.cfg.EmbeddingScale)
 	}
@@ -41,19 +38,26 @@ func (b body) embedEncoder(w Weights, tokens, learned, kinds *Node) *Node {
 	return b.norm(w, e.EmbeddingNorm, arch.EmbeddingNorm, x)
 }
 
-// lookUp returns rows of an embedding matrix. Each device returns the rows of its part of the vocabulary, and zeros
-// for the others.
+// lookUp returns rows of an embedding matrix, with their adapters. Each device returns the rows of its part of the
+// vocabulary, and zeros for the others.
 func lookUp(split Partition, w Weights, part arch.Part, tokens, rows *Node) *Node {
+	here := func(tokens *Node) *Node {
+		x := linear.Rows(w.matrix(string(part)), tokens, rows, w.dtype)
+		if a := w.adaptersOf(string(part)); a != nil {
+			x = a.Rows(x, tokens, rows)
+		}
+		return x
+	}
 	if split.Devices == 1 {
-		return linear.Rows(w.matrix(string(part)), tokens, rows, w.dtype)
+		return here(tokens)
 	}
 	local := Sub(tokens, BroadcastToDims(w.get(firstRowName), tokens.Shape().Dimensions...))
-	x := linear.Rows(w.matrix(string(part)), local, rows, w.dtype)
+	x := here(local)
 	g := tokens.Graph()
-	here := LogicalAnd(GreaterOrEqual(local, ScalarZero(g, dtypes.Int32)),
+	mine := LogicalAnd(GreaterOrEqual(local, ScalarZero(g, dtypes.Int32)),
 		LessThan(local, Scalar(g, dtypes.Int32, float64(split.Vocab))))
-	here = BroadcastToDims(InsertAxes(here, -1), x.Shape().Dimensions...)
-	return collective.Sum(Where(here, x, ZerosLike(x)))
+	mine = BroadcastToDims(InsertAxes(mine, -1), x.Shape().Dimensions...)
+	return collective.Sum(Where(mine, x, ZerosLike(x)))
 }
 
 // layerEmbeddings returns the additional inputs of each layer for the tokens, [T, layers*n]: made from the token's

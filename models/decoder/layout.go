@@ -81,23 +81,9 @@ func (s Storage) arrays(cfg models.Config, split Partition, tensors []arch.Tenso
 	}
 	a := Array{Name: first.Array, read: s.DType, activations: s.DType}
 	rows := 0 // rows on a device
-	for _, t := range tensors {
-		spans, share := split.spansOf(cfg, t)
-		from := source{name: t.Name, rows: t.Shape[0], width: 1, columns: t.Axis == 1}
-		if len(t.Shape) == 2 {
-			from.width = t.Shape[1]
-		}
-		from.spans = shifted(rows, spans)
-		if t.Over == arch.Whole {
-			share = t.Shape[0]
-			from.spans = shifted(rows, func(int) []span { return []span{{0, 0, share}} })
-		}
-		if t.Axis == 1 {
-			a.format.In, rows = share, rows+t.Shape[0]
-		} else {
-			a.format.In, rows = from.width, rows+share
-		}
-		a.sources = append(a.sources, from)
+	a.sources, a.format.In = split.sources(cfg, tensors)
+	for _, from := range a.sources {
+		rows += from.held
 	}
 	if first.Part == arch.ConvTaps {
 		a.Shape = shapes.Make(s.DType, rows, a.format.In)
@@ -129,6 +115,29 @@ func (s Storage) arrays(cfg models.Config, split Partition, tensors []arch.Tenso
 	}
 	a.format = linear.NewFormat(s.Backend, m)
 	return a.planes()
+}
+
+// sources lists the parts of tensors that are concatenated to one array, and returns its columns on each device.
+func (s Partition) sources(cfg models.Config, tensors []arch.Tensor) (list []source, in int) {
+	rows := 0 // rows on a device
+	for _, t := range tensors {
+		spans, share := s.spansOf(cfg, t)
+		from := source{name: t.Name, rows: t.Shape[0], width: 1, columns: t.Axis == 1}
+		if len(t.Shape) == 2 {
+			from.width = t.Shape[1]
+		}
+		from.spans = shifted(rows, spans)
+		if t.Over == arch.Whole {
+			share = t.Shape[0]
+			from.spans = shifted(rows, func(int) []span { return []span{{0, 0, share}} })
+		}
+		in, from.held = from.width, share
+		if t.Axis == 1 {
+			in, from.held = share, t.Shape[0]
+		}
+		list, rows = append(list, from), rows+from.held
+	}
+	return list, in
 }
 
 // planes returns the arrays of a matrix.

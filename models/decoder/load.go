@@ -38,15 +38,9 @@ func (a Array) Load(backend compute.Backend, device compute.DeviceNum, from *mod
 
 func (a Array) load(backend compute.Backend, device compute.DeviceNum, from *models.Checkpoint) (whole compute.Buffer,
 	err error) {
-	members := []compute.Backend{backend}
-	group, isGroup := backend.(collective.Group)
-	if isGroup = isGroup && group.Partitions() > 1; isGroup {
-		members, device = make([]compute.Backend, len(group.Places())), 0
-		for i := range members {
-			if members[i], err = group.Member(i); err != nil {
-				return nil, err
-			}
-		}
+	members, err := collective.Members(backend)
+	if err != nil {
+		return nil, err
 	}
 	buffers := make([]compute.Buffer, len(members))
 	defer func() {
@@ -82,10 +76,7 @@ func (a Array) load(backend compute.Backend, device compute.DeviceNum, from *mod
 			flats[i] = nil
 		}
 	}
-	if !isGroup {
-		return buffers[0], nil
-	}
-	return group.Join(buffers)
+	return collective.Join(backend, buffers)
 }
 
 // fill writes the part of the array that each device of this process has to the device's slice, which holds zeros.

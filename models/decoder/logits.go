@@ -48,7 +48,10 @@ func ByRows[T any](cfg models.Config, w Weights, hidden, count *Node, f func(log
 	}
 	g := hidden.Graph()
 	size := (n + split.Devices - 1) / split.Devices
-	hidden = padded(hidden, size*split.Devices)
+	hidden = padded(hidden, size*split.Devices, 0)
+	if w.adapted != nil {
+		w.adapted = padded(w.adapted, size*split.Devices, -1)
+	}
 	place := DivScalar(w.get(firstRowName), split.Vocab)
 	logits := collective.AllToAll(headOf(cfg, w, hidden, count), place, 0, 1)
 	first := MulScalar(place, size)
@@ -68,7 +71,7 @@ func headOf(cfg models.Config, w Weights, hidden, rows *Node) *Node {
 		head = arch.Embedding
 	}
 	return linear.Apply(hidden, w.matrix(string(head)), linear.Options{Rows: rows, Float32: true,
-		Adapters: w.adaptersOf(string(head))})
+		Adapters: w.adaptersOf(string(arch.Head))})
 }
 
 // capped returns the scores of the vocabulary's tokens, divided and capped as the model has it.
@@ -85,11 +88,13 @@ func capped(cfg models.Config, logits *Node) *Node {
 	return logits
 }
 
-// padded returns x [N, ...] with rows of zeros up to n.
-func padded(x *Node, n int) *Node {
+// padded returns x [N, ...] with rows of a value up to n.
+func padded(x *Node, n int, value float64) *Node {
 	missing := n - x.Shape().Dimensions[0]
 	if missing == 0 {
 		return x
 	}
-	return Pad(x, ScalarZero(x.Graph(), x.DType()), compute.PadAxis{End: missing}, compute.PadAxis{})
+	axes := make([]compute.PadAxis, x.Rank())
+	axes[0].End = missing
+	return Pad(x, Scalar(x.Graph(), x.DType(), value), axes...)
 }

@@ -44,6 +44,30 @@ func Places(backend compute.Backend) []int {
 	return []int{0}
 }
 
+// Members returns a backend for each of this process' devices alone: the backend itself if it is no group.
+func Members(backend compute.Backend) ([]compute.Backend, error) {
+	g, ok := backend.(Group)
+	if !ok || g.Partitions() == 1 {
+		return []compute.Backend{backend}, nil
+	}
+	members := make([]compute.Backend, len(g.Places()))
+	for i := range members {
+		var err error
+		if members[i], err = g.Member(i); err != nil {
+			return nil, err
+		}
+	}
+	return members, nil
+}
+
+// Join makes one buffer of the members' arrays, of which it takes ownership: see [Group].
+func Join(backend compute.Backend, parts []compute.Buffer) (compute.Buffer, error) {
+	if g, ok := backend.(Group); ok && g.Partitions() > 1 {
+		return g.Join(parts)
+	}
+	return parts[0], nil
+}
+
 // Sum returns the sum of the devices' arrays x, which have the same shape, on each device. All devices get the same
 // bits. The devices exchange numbers of x's dtype; how often a sum of 16-bit numbers is rounded depends on the
 // platform.

@@ -133,7 +133,7 @@ func TestAdapters(t *testing.T) {
 	for _, dtype := range []dtypes.DType{dtypes.Float32, dtypes.BFloat16} {
 		for _, c := range []*lowRank{newLowRank(1, 32, 48, 16, 1, false, dtype),
 			newLowRank(7, 40, 33, 16, 3, false, dtype), newLowRank(64, 96, 160, 32, 5, true, dtype),
-			newLowRank(33, 64, 80, 48, 2, false, dtype)} {
+			newLowRank(33, 64, 80, 48, 2, false, dtype), newLowRank(291, 320, 64, 16, 3, false, dtype)} {
 			for name, backend := range map[string]compute.Backend{"kernels": testenv.XLA(t),
 				"plain": testenv.XLAWithoutKernels(t)} {
 				t.Run(fmt.Sprintf("%s %d x %d -> %d, %s", dtype, c.t, c.in, c.out, name), func(t *testing.T) {

@@ -78,6 +78,18 @@ ADAPTERS = {
         dict(r=4, lora_alpha=8, target_modules=["q_proj", "embed_tokens", "lm_head"]),
         torch.float32,
     ),
+    "gemma3-head": (
+        "gemma3",
+        15,
+        dict(r=4, lora_alpha=8, target_modules=["q_proj", "embed_tokens", "lm_head"]),
+        torch.float32,
+    ),
+    "llama32-tied": (
+        "llama32-tied",
+        16,
+        dict(r=4, lora_alpha=8, target_modules=["q_proj", "embed_tokens"], ensure_weight_tying=True),
+        torch.bfloat16,
+    ),
 }
 
 

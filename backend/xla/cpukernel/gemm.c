@@ -84,6 +84,17 @@ static int64_t panels_a_task(int64_t panels, int64_t threads, int64_t most, int6
 	return best;
 }
 
+// tiles_a_task shares tiles of rows out, about as many to each task; an even number, since some code takes two.
+static int64_t tiles_a_task(const q_linear_job *j) {
+	if (!j->code->task_bytes) return j->tiles;
+	const int64_t bytes = j->code->tile_rows * j->padded_in * q_size(j->l->weights_dtype);
+	int64_t most = j->code->task_bytes / bytes / 2 * 2;
+	if (most > j->code->task_tiles) most = j->code->task_tiles;
+	if (most < 8) most = 8;
+	const int64_t shares = (j->tiles + most - 1) / most;
+	return ((j->tiles + shares - 1) / shares + 1) / 2 * 2;
+}
+
 static _Atomic uint64_t jobs; // so far
 
 static q_linear_job plan_at(int level, int64_t threads, const q_linear *l) {
@@ -101,12 +112,15 @@ static q_linear_job plan_at(int level, int64_t threads, const q_linear *l) {
 	const int tiles = level >= Q_AMX && layout.panel == Q_TURN && l->rows > 16;
 	const int64_t unit = tiles || (l->gate_up && layout.panel == Q_TURN) ? 2 : 1;
 	j.panels_a_task = panels_a_task(j.panels, threads, 128 / layout.panel, unit, tiles ? 3 : 4);
+	j.tiles_a_task = tiles_a_task(&j);
 	return j;
 }
 
 q_linear_job q_linear_plan(q_frame *f, const q_linear *l) { return plan_at(level(), q_threads(f), l); }
 
-static int64_t tasks_of(const q_linear_job *j) { return (j->panels + j->panels_a_task - 1) / j->panels_a_task; }
+int64_t q_linear_tasks(const q_linear_job *j) {
+	return (j->panels + j->panels_a_task - 1) / j->panels_a_task * ((j->tiles + j->tiles_a_task - 1) / j->tiles_a_task);
+}
 
 // A thread that packs rows for itself does so at its first task of a job. So their lines need not go from one processor
 // to another, and no thread waits until another one has packed.
@@ -179,7 +193,7 @@ static void run_parts(int level, q_frame *f, const q_linear *l, int64_t count) {
 		p.jobs[i] = plan_at(level, 1, part);
 	}
 	p.packs = p.jobs[0].packs;
-	p.tasks = tasks_of(&p.jobs[0]);
+	p.tasks = q_linear_tasks(&p.jobs[0]);
 	q_parallel_then(f, count * p.packs, pack_part, count * p.tasks, part_panels, &p);
 }
 
@@ -192,7 +206,7 @@ void q_linear_run_at(int level, q_frame *f, const q_linear *l) {
 		run_parts(level, f, l, threads);
 		return;
 	}
-	q_parallel_then(f, j.packs, j.code->pack_tile, tasks_of(&j), q_linear_panels, &j);
+	q_parallel_then(f, j.packs, j.code->pack_tile, q_linear_tasks(&j), q_linear_panels, &j);
 }
 
 void q_linear_run(q_frame *f, const q_linear *l) { q_linear_run_at(level(), f, l); }

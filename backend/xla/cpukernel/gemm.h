@@ -35,9 +35,10 @@ void q_linear_run(q_frame *f, const q_linear *l);
 // not measured there.
 enum { Q_PART_ROWS = 48 };
 
-// q_linear_plan returns the number of tiles and tasks for a layer of at least one row and output: first pack_tile of
-// packs tiles, then q_linear_panels of each share of panels_a_task of them.
+// q_linear_plan shares out a layer of at least one row and output: first pack_tile of packs tiles, then q_linear_panels
+// of each of q_linear_tasks tasks.
 q_linear_job q_linear_plan(q_frame *f, const q_linear *l);
+int64_t q_linear_tasks(const q_linear_job *j);
 void q_linear_panels(void *job, int64_t task);
 
 extern const q_linear_code q_linear_plain, q_linear_avx2, q_linear_avx512, q_linear_avx512_16, q_linear_dot,

@@ -2,8 +2,9 @@
 // row at a time. A tile of weights is contiguous, and so are packed tiles of activations, [in/step][16][step], with
 // zeros after the last input; values in place of rows after the last one are never used.
 //
-// Up to 16 rows are multiplied panel by panel, with the weights as one stream. More rows are multiplied in blocks of
-// inputs: a block's activations stay in the first cache while the panels of a task pass, two at a time.
+// Up to 16 rows are multiplied panel by panel, with the weights as one stream. Up to 128 rows are multiplied in blocks
+// of inputs: a block's activations stay in the first cache while the panels of a task pass, two at a time. If there are
+// more rows, the weights of a block stay there while the rows pass.
 //
 // Adapters of rows continue the sums of matrices of bf16, by the same instruction: see gemm_amx_adapted.h.
 #include "cpu.h"
@@ -26,6 +27,9 @@ enum {
 	SUMS = 2 * TILE,   // results are computed from up to two tiles of rows at a time
 	MAX_TILES = 8,     // tiles of rows whose sums are kept at a time
 	MAX_PANELS = 8,    // panels of a task
+	ROW_TILES = 32,    // tiles of rows that pass a pair of panels
+	ROW_STEPS = 8,     // steps of a block, of which the first cache has room for two panels and two tiles of rows
+	ROW_BYTES = 3 << 18, // rows that the second cache has room for, besides weights and sums
 	AHEAD = 1024,      // how many bytes ahead a stream of weights is prefetched
 	OWN_FLOATS = 1 << 19, // numbers of rows that each thread packs for itself: a megabyte
 };
@@ -263,9 +267,41 @@ static void block_panels(share *s, int64_t t0, int64_t t1, int64_t n) {
 	}
 }
 
+// row_panels multiplies n panels, an even number, by tiles t0 to t1 of rows, pair of panels by pair: the weights of a
+// block of inputs stay in the first cache while the rows pass, which stay in the second one for the next pair.
+static void row_panels(share *s, int64_t t0, int64_t t1, int64_t n) {
+	const q_linear_job *j = s->j;
+	const int s8 = j->l->weights_dtype == Q_S8;
+	const int64_t tile = s->steps * 1024, blocks = (s->steps + ROW_STEPS - 1) / ROW_STEPS;
+	const int64_t block = (s->steps + blocks - 1) / blocks;
+	const char *end = (const char *)j->l->weights + j->panels * s->panel;
+	float sums[ROW_TILES][2 * TILE] __attribute__((aligned(64)));
+	for (int64_t p = 0; p < n; p += 2)
+		for (int64_t k = 0; k < s->steps; k += block) {
+			const int64_t some = least(block, s->steps - k);
+			const char *b = s->weights + p * s->panel + k * 1024;
+			// What comes next: the next block of the pair, or the first of the next pair.
+			const char *next = k + some < s->steps ? b + some * 1024 : s->weights + (p + 2) * s->panel;
+			int left = next + s->panel + some * 1024 > end ? 0 : 16; // lines of each panel to prefetch per step
+			for (int64_t t = t0; t < t1; t += 2) {
+				const int two = t + 1 < t1, last = k + some == s->steps;
+				const factors *adapters = last ? adapters_of(s, t, 1 + two, p, 2) : NULL;
+				const char *a = (const char *)j->rows + t * tile + k * 1024;
+				codes[s8][two][two && left > 0](a, tile, b, s->panel, some, sums[t - t0], k == 0,
+					last ? s->out : NULL, next, adapters);
+				next += some * 64 * 4;
+				left -= 4;
+				if (last) results(s, t, 1 + two, p, 2, adapters != NULL);
+			}
+		}
+}
+
 static void panels(void *job, int64_t task) {
 	const q_linear_job *j = job;
-	const int64_t steps = j->padded_in / step_of(j->l->weights_dtype), from = task * j->panels_a_task;
+	const int64_t steps = j->padded_in / step_of(j->l->weights_dtype);
+	const int64_t shares = (j->panels + j->panels_a_task - 1) / j->panels_a_task;
+	const int64_t from = task % shares * j->panels_a_task, t0 = task / shares * j->tiles_a_task;
+	const int64_t t1 = least(t0 + j->tiles_a_task, j->tiles);
 	share s; // too large to be cleared
 	s.j = j;
 	s.from = from;
@@ -287,11 +323,10 @@ static void panels(void *job, int64_t task) {
 	s.weights = (const char *)j->l->weights + from * s.panel;
 	configure(j->l->rows);
 	const int64_t pairs = j->tiles == 1 ? 0 : s.n / 2 * 2; // panels in pairs; the others are one stream
-	for (int64_t t = 0; pairs && t < j->tiles; t += MAX_TILES)
-		block_panels(&s, t, least(t + MAX_TILES, j->tiles), pairs);
-	for (int64_t t = 0; pairs < s.n && t < j->tiles; t++) stream_panels(&s, t, pairs, s.n - pairs);
+	if (pairs) (t1 - t0 > MAX_TILES ? row_panels : block_panels)(&s, t0, t1, pairs);
+	for (int64_t t = t0; pairs < s.n && t < t1; t++) stream_panels(&s, t, pairs, s.n - pairs);
 	_tile_release();
 }
 
-const q_linear_code q_linear_amx = {16, pack_tile, panels, OWN_FLOATS, 0, 0};
+const q_linear_code q_linear_amx = {16, pack_tile, panels, OWN_FLOATS, 0, 0, ROW_BYTES, ROW_TILES};
 #endif

@@ -65,12 +65,14 @@ typedef struct {
 	void (*panels)(void *job, int64_t task);
 	int64_t own_floats, own_bytes; // the most numbers that each thread packs for itself, by the type of weights
 	int64_t part_rows;             // the least rows that a thread multiplies by all weights, or 0 for never
+	// The most rows of a task, in bytes and in tiles; 0 for all rows. Tasks with the same rows follow each other.
+	int64_t task_bytes, task_tiles;
 } q_linear_code;
 
 typedef struct {
 	const q_linear *l;
 	const q_linear_code *code;
-	int64_t padded_in, tiles, panels, panels_a_task;
+	int64_t padded_in, tiles, panels, panels_a_task, tiles_a_task;
 	void *rows;      // destination of pack_tile
 	int64_t packs;   // how many tiles are packed before: all, or none if each thread packs them
 	uint64_t number; // unique among the jobs of the process

@@ -83,7 +83,7 @@ void q_groups_run(q_frame *f, q_groups *g, const q_linear *of, int64_t matrix_by
 		*j = q_linear_plan(f, l);
 		g->count++;
 		g->tiles[g->count] = g->tiles[g->count - 1] + j->packs;
-		g->tasks[g->count] = g->tasks[g->count - 1] + (j->panels + j->panels_a_task - 1) / j->panels_a_task;
+		g->tasks[g->count] = g->tasks[g->count - 1] + q_linear_tasks(j);
 	}
 	q_parallel_then(f, g->tiles[g->count], pack_tile, g->tasks[g->count], panels, g);
 }

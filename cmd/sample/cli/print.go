@@ -16,6 +16,14 @@ func Seconds(s float64) string {
 	return time.Duration(s * float64(time.Second)).Round(time.Millisecond).String()
 }
 
+// Rate has three digits at least: 0.0123, 9.5, 8320.
+func Rate(perSecond float64) string {
+	if perSecond >= 1000 {
+		return fmt.Sprintf("%.0f", perSecond)
+	}
+	return fmt.Sprintf("%.3g", perSecond)
+}
+
 // Speculated reports what became of drafts.
 func Speculated(s engine.Stats) string {
 	return fmt.Sprintf("%s drafted, %.0f %% of them accepted; %.2f tokens of a sequence a decode step",

@@ -193,7 +193,7 @@ func (m *Meter) parts() []string {
 	if left := m.left(now, tokens); left > 0 {
 		parts = append(parts, "ETA "+left.Round(time.Second).String())
 	}
-	parts = append(parts, fmt.Sprintf("%.3g rows/s", rows))
+	parts = append(parts, Rate(rows)+" rows/s")
 	if m.copied > 0 {
 		parts = append(parts, fmt.Sprintf("%d copied", m.copied))
 	}

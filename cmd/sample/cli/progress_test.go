@@ -89,3 +89,11 @@ func TestExpectedCompletions(t *testing.T) {
 		}
 	}
 }
+
+func TestRate(t *testing.T) {
+	for x, want := range map[float64]string{0: "0", 0.01234: "0.0123", 9.5: "9.5", 99.96: "100", 8321.5: "8322"} {
+		if got := Rate(x); got != want {
+			t.Errorf("%v is %s, want %s", x, got, want)
+		}
+	}
+}

@@ -74,6 +74,10 @@ sample audit out -m smollm2 --prompt-as user -i prompts.jsonl --temperature 0.8 
 			if err != nil {
 				return fmt.Errorf("audit: %w", err)
 			}
+			if started == nil && !f.Set.Changed("model") && !f.Set.Changed("config") {
+				return cli.Usagef("audit: %s has no _job/job.json: give the output of a run, or the run's flags",
+					args[0])
+			}
 			if err := o.run.Settle(f); err != nil {
 				return err
 			}

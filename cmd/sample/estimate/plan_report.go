@@ -37,7 +37,10 @@ func printPlan(w io.Writer, r *plan.Report) {
 	}
 	t.Flush()
 	fmt.Fprintln(t, "\nmemory of one device")
-	part("weights", r.Weights, "")
+	part("weights", r.Weights-p.AdapterBytes, "")
+	if p.Adapters > 0 {
+		part("adapters", p.AdapterBytes, fmt.Sprintf("%d, room for %d at once", p.Adapters, p.AdapterSlots))
+	}
 	if !p.Encodes {
 		part("KV cache", r.KV, pagesOf(r))
 		part("tables", r.Tables, "")

@@ -50,7 +50,8 @@ func printReport(w io.Writer, r *generate.Report, all bool) {
 	}
 	switch {
 	case all && vectors:
-		row("rate", "%.3g rows/s, %.0f tokens/s", perSecond(r.RowsHere, r.Engine.WallSeconds), r.PromptTokensPerSec)
+		row("rate", "%s rows/s, %.0f tokens/s", cli.Rate(perSecond(r.RowsHere, r.Engine.WallSeconds)),
+			r.PromptTokensPerSec)
 		row("device", "busy for %.0f %% of the run", 100*(1-r.HostShare))
 	case all:
 		cli.EngineFigures(r.Engine, row)
@@ -69,8 +70,9 @@ func printReport(w io.Writer, r *generate.Report, all bool) {
 	case all:
 		row("total time", "%s", cli.Seconds(r.TotalSeconds))
 	case vectors:
-		row("time", "%s, %s of it to start; %.3g rows/s, %.0f tokens/s", cli.Seconds(r.TotalSeconds),
-			cli.Seconds(r.Engine.StartSeconds), perSecond(r.RowsHere, r.Engine.WallSeconds), r.PromptTokensPerSec)
+		row("time", "%s, %s of it to start; %s rows/s, %.0f tokens/s", cli.Seconds(r.TotalSeconds),
+			cli.Seconds(r.Engine.StartSeconds), cli.Rate(perSecond(r.RowsHere, r.Engine.WallSeconds)),
+			r.PromptTokensPerSec)
 	default:
 		row("time", "%s, %s of it to start; %.0f tokens/s", cli.Seconds(r.TotalSeconds),
 			cli.Seconds(r.Engine.StartSeconds),

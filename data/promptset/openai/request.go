@@ -2,6 +2,7 @@
 package openai
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -34,6 +35,26 @@ var bodies = map[Endpoint]struct {
 	Rerank:     {"query", "documents", []string{"top_n", "return_documents"}},
 }
 
+// aliases are other URLs of endpoints of encoders, by vLLM's names.
+var aliases = map[Endpoint]Endpoint{"/classify": Classify, "/score": Score, "/rerank": Rerank, "/v2/rerank": Rerank}
+
+// Known is the endpoint by its first name.
+func (e Endpoint) Known() Endpoint { return cmp.Or(aliases[e], e) }
+
+// renamed are other names that vLLM has for members of bodies.
+var renamed = map[Endpoint]map[string]string{Score: {"queries": "text_1", "data_1": "text_1", "documents": "text_2",
+	"items": "text_2", "data_2": "text_2"}}
+
+// Member is the first name of a member of the body.
+func (e Endpoint) Member(name string) string { return cmp.Or(renamed[e][name], name) }
+
+// passed are members of vLLM with the values that change nothing; none stands for all values.
+var passed = map[string][]string{
+	"request_id": nil, "priority": nil, "cache_salt": nil, "add_special_tokens": {"true"},
+	"truncation_side": {`"right"`}, "padding": {`"do_not_pad"`}, "mm_processor_kwargs": {"{}"},
+	"embed_dtype": {`"float32"`}, "endianness": {`"native"`, `"little"`},
+}
+
 // Encodes reports whether the endpoint is of a task of an encoder.
 func (e Endpoint) Encodes() bool { return bodies[e].prompt != "" }
 
@@ -51,11 +72,29 @@ func (e Endpoint) PromptKey() string {
 // SecondsKey returns the member of the body that has the texts which make pairs with the prompt; "" for none.
 func (e Endpoint) SecondsKey() string { return bodies[e].seconds }
 
-// Takes reports whether the body of an endpoint of encoders may have a member.
-func (e Endpoint) Takes(member string) bool {
+// CheckMember returns an error if the body of an endpoint of encoders may not have a member, or not with this value.
+func (e Endpoint) CheckMember(member string, value json.RawMessage, has func(member string) bool) error {
 	own := bodies[e]
-	return slices.Contains([]string{"model", "user", "truncate_prompt_tokens", own.prompt}, member) ||
-		member == own.seconds && member != "" || slices.Contains(own.others, member)
+	if slices.Contains([]string{"model", "user", "truncate_prompt_tokens", own.prompt}, member) ||
+		member == own.seconds && member != "" || slices.Contains(own.others, member) {
+		return nil
+	}
+	values, known := passed[member]
+	switch {
+	case known && (values == nil || slices.Contains(values, string(value))):
+		return nil
+	case known:
+		return wrong(member, CodeNotThisValue, "%s is %s, and only %s is supported; leave it out", member,
+			shorten(value), strings.Join(values, " or "))
+	}
+	instead := "leave it out"
+	for _, needed := range []string{own.prompt, own.seconds} {
+		if needed != "" && !has(needed) {
+			instead = "give " + needed
+			break
+		}
+	}
+	return wrong(member, CodeUnknown, "body has %q, which is not a parameter of %s; %s", member, e, instead)
 }
 
 // served lists the supported endpoints for error messages.
@@ -126,7 +165,7 @@ func ParseRequest(get func(key string) json.RawMessage) (r Request, err error) {
 // ParseEncoded is ParseRequest for a job whose lines have these endpoints. what is what it makes.
 func ParseEncoded(get func(key string) json.RawMessage, endpoints []Endpoint, what string) (r Request, err error) {
 	return parseRequest(get, func(e Endpoint) error {
-		if slices.Contains(endpoints, e) {
+		if slices.Contains(endpoints, e.Known()) {
 			return nil
 		}
 		names := make([]string, len(endpoints))
@@ -162,6 +201,7 @@ func parseRequest(get func(key string) json.RawMessage, check func(Endpoint) err
 		err = check(r.URL)
 	}
 	if err == nil {
+		r.URL = r.URL.Known()
 		r.Body, err = body(get("body"))
 	}
 	return r, err
@@ -219,10 +259,14 @@ func ParsePrompts(raw json.RawMessage) ([]Prompt, error) { return Completions.Pa
 // ParsePrompts parses the prompts of a request to an endpoint: see [ParsePrompts].
 func (e Endpoint) ParsePrompts(raw json.RawMessage) ([]Prompt, error) {
 	name := e.PromptKey()
-	mistyped := wrong(name, CodeInvalidType, "%s is %s, but must be text or a list of token ids", name, shorten(raw))
+	what := "text or a list of token ids"
+	if e.SecondsKey() != "" {
+		what = "one text"
+	}
+	mistyped := wrong(name, CodeInvalidType, "%s is %s, but must be %s", name, shorten(raw), what)
 	switch {
 	case absent(raw):
-		return nil, wrong(name, CodeMissing, "%s is missing; give text or a list of token ids", name)
+		return nil, wrong(name, CodeMissing, "%s is missing; give %s", name, what)
 	case raw[0] == '"':
 		return []Prompt{{Text: raw}}, nil
 	case raw[0] != '[':
@@ -233,7 +277,7 @@ func (e Endpoint) ParsePrompts(raw json.RawMessage) ([]Prompt, error) {
 		return nil, mistyped
 	}
 	if len(items) == 0 {
-		return nil, wrong(name, CodeInvalidValue, "%s is an empty list; give text or a list of token ids", name)
+		return nil, wrong(name, CodeInvalidValue, "%s is an empty list; give %s", name, what)
 	}
 	first := items[0][0]
 	if first != '"' && first != '[' {

@@ -47,10 +47,14 @@ func (r *Builder) Text(name string, b []byte) string {
 	return string(b)
 }
 
+// tokensName is what the row's file calls its tokens.
+func (r *Builder) tokensName() string { return cmp.Or(r.PromptParam, "prompt_token_ids") }
+
 // Token appends a token id.
 func (r *Builder) Token(id int64) {
 	if id < 0 || id > math.MaxInt32 {
-		r.Fail("prompt_token_ids[%d] is %d; token ids are 0 to %d", len(r.TokenIDs), id, math.MaxInt32)
+		r.Fail("%s[%d] is %d; token ids are 0 to %d", r.tokensName(), len(r.TokenIDs), id,
+			math.MaxInt32)
 		return
 	}
 	r.TokenIDs = append(r.TokenIDs, int32(id))

@@ -28,6 +28,9 @@ func (r *Builder) Finish(given []string, m *Mapping) {
 	if len(given) == 1 && m.Reads.NeedsSeconds && r.Seconds == nil {
 		r.Fail("no documents; give one of %s", strings.Join(m.Reads.Seconds, ", "))
 	}
+	if n := len(r.Seconds); n > 1 && !m.Reads.NeedsSeconds {
+		r.Fail("%s has %d texts, and a row is one pair; give each its own row", strings.Join(m.Reads.Seconds, ", "), n)
+	}
 	if r.givenID = r.ID != ""; !r.givenID && !r.LostID {
 		r.ID = strconv.FormatInt(r.Index, 10)
 	}
@@ -70,11 +73,11 @@ func (r *Builder) finishPrompt(given string) {
 	case "prompt_token_ids":
 		r.Kind = KindTokens
 		if len(r.TokenIDs) == 0 && r.Parent.ID == "" {
-			r.Fail("prompt_token_ids is empty; give at least one token")
+			r.Fail("%s is empty; give at least one token", r.tokensName())
 		}
 		for i, p := range r.More {
 			if len(p.TokenIDs) == 0 {
-				r.Fail("prompt[%d] is empty; give at least one token", i+1)
+				r.Fail("%s[%d] is empty; give at least one token", r.tokensName(), i+1)
 			}
 		}
 	}

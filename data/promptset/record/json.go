@@ -73,7 +73,7 @@ func (r *Builder) DecodeKnown(name string, raw json.RawMessage) bool {
 		for _, item := range items {
 			v, ok := jsonvalue.ParseNumber(item)
 			if v, ok = jsonvalue.Whole(v, ok); !ok || v.Big {
-				r.Fail("prompt_token_ids[%d] is %s; give a token id", len(r.TokenIDs), item)
+				r.Fail("%s[%d] is %s; give a token id", r.tokensName(), len(r.TokenIDs), item)
 				return true
 			}
 			r.Token(v.Int)

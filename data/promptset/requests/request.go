@@ -2,9 +2,11 @@
 package requests
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/quire/quire/data/parameter"
@@ -117,11 +119,21 @@ func decodeRequest(row *record.Builder, object record.Object, m *record.Mapping)
 		r.Blame("body", openai.CodeInvalidLine, func() { r.Fail("body: %v", err) })
 		return nil
 	}
+	for i, m := range body {
+		if name := line.URL.Member(m.Key); jsonvalue.Find(body, name) == nil {
+			body[i].Key = name
+		}
+	}
 	r.readAnswerForm(body)
 	for _, o := range body {
-		r.Blame(o.Key, openai.CodeUnsupported, func() { r.judgeBody(o) })
+		r.Blame(o.Key, openai.CodeUnsupported, func() { r.judgeBody(o, body) })
 	}
-	given = r.DecodeJSON(r.translated(body), m)
+	body = r.translated(body)
+	before := r.Err
+	given = r.DecodeJSON(body, m)
+	if rowErr, _ := r.Err.(*record.RowError); before == nil && rowErr != nil && rowErr.Param == "prompt_token_ids" {
+		rowErr.Param = r.PromptParam
+	}
 	if len(given) == 0 {
 		r.Blame(r.PromptParam, openai.CodeMissing, func() { r.Fail("body has no %s", r.PromptParam) })
 	}
@@ -170,8 +182,10 @@ func (r reader) readVectorForm(body []jsonvalue.Member) {
 			})
 		}
 	}
-	r.readCount(body, "dimensions", &r.request.Dimensions)
-	r.readCount(body, "top_n", &r.request.TopN)
+	r.request.Dimensions, _ = r.readCount(body, "dimensions", 1)
+	if n, ok := r.readCount(body, "top_n", 0); ok {
+		r.request.TopN = cmp.Or(n, math.MaxInt32) // vLLM has 0 for all
+	}
 	if raw := jsonvalue.Find(body, "return_documents"); !jsonvalue.IsNull(raw) {
 		var wanted bool
 		if json.Unmarshal(raw, &wanted) != nil {
@@ -183,30 +197,32 @@ func (r reader) readVectorForm(body []jsonvalue.Member) {
 	}
 }
 
-// readCount reads a member that is a count of 1 or more.
-func (r reader) readCount(body []jsonvalue.Member, name string, to *int) {
+// readCount reads a member that is a count, of least or more; false means that it is absent or wrong.
+func (r reader) readCount(body []jsonvalue.Member, name string, least int) (int, bool) {
 	raw := jsonvalue.Find(body, name)
 	if jsonvalue.IsNull(raw) {
-		return
+		return 0, false
 	}
-	if json.Unmarshal(raw, to) != nil || *to < 1 {
+	v, ok := jsonvalue.ParseNumber(raw)
+	if v, ok = jsonvalue.Whole(v, ok); !ok || v.Int < int64(least) || v.Int > math.MaxInt32 {
 		r.Blame(name, openai.CodeInvalidValue, func() {
-			r.Fail("%s is %s, but must be a whole number of 1 or more", name, jsonvalue.Abbreviate(raw))
+			r.Fail("%s is %s, but must be a whole number of %d or more", name, jsonvalue.Abbreviate(raw), least)
 		})
+		return 0, false
 	}
+	return int(v.Int), true
 }
 
 // judgeBody rejects members of a body that OpenAI's and vLLM's servers do not have, and members that do not apply to a
 // batch.
-func (r reader) judgeBody(m jsonvalue.Member) {
+func (r reader) judgeBody(m jsonvalue.Member, body []jsonvalue.Member) {
 	if jsonvalue.IsNull(m.Raw) {
 		return
 	}
 	if endpoint := r.request.Endpoint; endpoint.Encodes() {
-		if !endpoint.Takes(m.Key) {
-			r.Blame(m.Key, openai.CodeUnknown, func() {
-				r.Fail("body has %q, which is not a parameter of %s; leave it out", m.Key, endpoint)
-			})
+		has := func(key string) bool { return !jsonvalue.IsNull(jsonvalue.Find(body, key)) }
+		if err := endpoint.CheckMember(m.Key, m.Raw, has); err != nil {
+			r.failWith(err)
 		}
 		return
 	}
@@ -285,9 +301,16 @@ func (r reader) withTexts(body []jsonvalue.Member) []jsonvalue.Member {
 	}
 	for k, item := range items {
 		var object map[string]json.RawMessage
-		if json.Unmarshal(item, &object) == nil && len(object) == 1 && object["text"] != nil {
-			items[k] = object["text"]
+		if json.Unmarshal(item, &object) != nil || object == nil {
+			continue
 		}
+		if len(object) != 1 || object["text"] == nil {
+			r.Blame(body[i].Key, openai.CodeInvalidType, func() {
+				r.Fail("%s[%d] is an object with members other than text, which are not read; give text", body[i].Key,
+					k)
+			})
+		}
+		items[k] = object["text"]
 	}
 	body = slices.Clone(body)
 	body[i].Raw, _ = json.Marshal(items)
@@ -300,12 +323,11 @@ func (r reader) addPrompt(p openai.Prompt) {
 	if p.Tokens != nil {
 		name, raw = "prompt_token_ids", p.Tokens
 	}
-	one := record.Builder{Row: &record.Row{}}
+	one := record.Builder{Row: &record.Row{}, PromptParam: fmt.Sprintf("%s[%d]", r.PromptParam, len(r.More)+1)}
 	if !one.DecodeKnown(name, raw) {
-		r.Fail("%s[%d] is %s, but must be text or a list of token ids", r.PromptParam, len(r.More)+1,
-			jsonvalue.Abbreviate(raw))
+		r.Fail("%s is %s, but must be text or a list of token ids", one.PromptParam, jsonvalue.Abbreviate(raw))
 	} else if rowErr, _ := one.Err.(*record.RowError); rowErr != nil {
-		r.Fail("%s[%d]: %s", r.PromptParam, len(r.More)+1, rowErr.What)
+		r.Fail("%s", rowErr.What)
 	}
 	r.More = append(r.More, record.Prompt{Text: one.Prompt, TokenIDs: one.TokenIDs})
 }
@@ -314,8 +336,8 @@ func (r reader) addPrompt(p openai.Prompt) {
 func PromptText(object record.Object) string {
 	r := &record.Builder{Row: &record.Row{}}
 	m, url := &record.Mapping{}, ""
-	if _ = json.Unmarshal(jsonvalue.Find(object, "url"), &url); openai.Endpoint(url).Encodes() {
-		m.Reads = record.Reads{PromptsAlone: true, Endpoints: []openai.Endpoint{openai.Endpoint(url)}}
+	if _ = json.Unmarshal(jsonvalue.Find(object, "url"), &url); openai.Endpoint(url).Known().Encodes() {
+		m.Reads = record.Reads{PromptsAlone: true, Endpoints: []openai.Endpoint{openai.Endpoint(url).Known()}}
 	}
 	if given := decodeRequest(r, object, m); len(given) == 1 {
 		r.Kind = record.PromptKinds[given[0]]
