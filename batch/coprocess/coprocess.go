@@ -90,13 +90,13 @@ func (p *Pool) Ask(ctx context.Context, line []byte) (answer []byte, err error) 
 		if err == nil {
 			return answer, nil
 		}
-		unread := again && errors.Is(err, errDied) && one.readNothing()
+		idle := again && errors.Is(err, errDied) && one.readNothing()
 		said := one.kill()
 		one = nil
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if unread { // it ended after its last answer, and another one gets the line
+		if idle { // it ended after its last answer, and another one gets the line
 			attempt--
 			continue
 		}
@@ -126,7 +126,8 @@ func (p *Pool) Close() error {
 type process struct {
 	command *exec.Cmd
 	in, out *os.File
-	written int // bytes of the last line
+	asked   bool // it got a line before
+	written int  // bytes of the last line
 	answers *bufio.Reader
 	ended   chan struct{} // closed when it has been waited for
 	said    lastBytes     // the end of its standard error
@@ -175,11 +176,16 @@ func (p *process) ask(ctx context.Context, line []byte, o *Options) ([]byte, err
 		return nil, err
 	}
 	defer context.AfterFunc(ctx, func() { p.out.SetDeadline(time.Now()); p.in.SetDeadline(time.Now()) })()
-	if p.answers.Buffered() > 0 {
+	// A second answer would be taken for that of this question.
+	if p.asked && p.answers.Buffered()+unread(p.out) > 0 {
 		return nil, errors.New("wrote more than one line for a question")
 	}
+	p.asked = true
 	var err error
 	p.written, err = p.in.Write(append(bytes.Clone(line), '\n'))
+	if errors.Is(err, syscall.EPIPE) {
+		err = nil // it may have answered without reading, and ended
+	}
 	var answer []byte
 	for err == nil {
 		var piece []byte
@@ -197,20 +203,35 @@ func (p *process) ask(ctx context.Context, line []byte, o *Options) ([]byte, err
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, fmt.Errorf("gave no answer within %s", o.Timeout)
-	case errors.Is(err, io.EOF), errors.Is(err, syscall.EPIPE):
+	case errors.Is(err, io.EOF) && len(answer) > 0 && p.succeeds(ctx, deadline):
+		return bytes.TrimRight(answer, "\r"), nil // the last line may lack its end
+	case errors.Is(err, io.EOF):
 		return nil, errDied
 	}
 	return nil, err
 }
 
-// readNothing reports whether the process surely read nothing of its last line: what was written is still in the pipe.
-func (p *process) readNothing() bool {
-	unread := 0
-	raw, err := p.in.SyscallConn()
-	if err == nil {
-		err = raw.Control(func(fd uintptr) { unread = inPipe(fd) })
+// succeeds waits for the process to end, and reports whether it does so without an error.
+func (p *process) succeeds(ctx context.Context, deadline time.Time) bool {
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	select {
+	case <-p.ended:
+		return p.command.ProcessState.Success()
+	case <-ctx.Done():
+		return false
 	}
-	return err == nil && unread >= p.written
+}
+
+// readNothing reports whether the process surely read nothing of its last line: what was written is still in the pipe.
+func (p *process) readNothing() bool { return unread(p.in) >= p.written }
+
+// unread is how many bytes a pipe has that nobody has read; 0 if that is not known.
+func unread(pipe *os.File) (n int) {
+	if raw, err := pipe.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { n = inPipe(fd) })
+	}
+	return n
 }
 
 // kill ends the process and its children at once. It returns how it ended, and the last line that it wrote to its

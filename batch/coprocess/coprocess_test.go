@@ -142,3 +142,32 @@ func TestMemory(t *testing.T) {
 		t.Errorf("a process with 64 MiB held 100 MB: %s", answer)
 	}
 }
+
+// An answer may lack its end if the process ends well, and come from one that reads nothing.
+func TestLastLines(t *testing.T) {
+	for command, want := range map[string]string{"read x; printf yes": "yes", "echo yes": "yes", "printf yes": "yes",
+		"read x; printf part; exit 3": "", "read x; printf part; kill -9 $$": ""} {
+		p := pool(t, Options{Command: command})
+		for range 5 {
+			if answer, err := p.Ask(t.Context(), []byte("x")); string(answer) != want || (err == nil) != (want != "") {
+				t.Errorf("%s: %q, %v", command, answer, err)
+			}
+		}
+	}
+}
+
+// A second answer is not that of the next question.
+func TestSecondAnswers(t *testing.T) {
+	p := pool(t, Options{Command: `echo ready; while read x; do echo $x; done`})
+	for i, want := range []string{"ready", "", "ready"} {
+		answer, err := p.Ask(t.Context(), fmt.Append(nil, i))
+		if string(answer) != want || (err == nil) != (want != "") {
+			t.Errorf("%d: %q, %v", i, answer, err)
+		}
+		one := <-p.slots
+		for one != nil && one.answers.Buffered()+unread(one.out) == 0 { // until it has answered
+			time.Sleep(time.Millisecond)
+		}
+		p.slots <- one
+	}
+}

@@ -57,9 +57,10 @@ func (c *Call) question() ([]byte, error) {
 // contentOf returns what a tool answered, for the model: JSON that is a text stands for that text, and all else is
 // taken as it is.
 func contentOf(answer []byte) (string, error) {
-	var text string
-	if json.Unmarshal(answer, &text) != nil {
-		text = string(answer)
+	text := string(answer)
+	var decoded *string
+	if json.Unmarshal(answer, &decoded) == nil && decoded != nil { // null is no text
+		text = *decoded
 	}
 	if !utf8.ValidString(text) {
 		return "", errors.New("gave an answer that is not UTF-8")

@@ -426,3 +426,13 @@ func TestToolsThatAreNot(t *testing.T) {
 		}
 	}
 }
+
+// JSON that is a text stands for that text; all else, null too, is the content as it is.
+func TestContents(t *testing.T) {
+	for answer, want := range map[string]string{`"a\nb"`: "a\nb", `null`: "null", `7`: "7", `{"a": 1}`: `{"a": 1}`,
+		`"a`: `"a`, ``: ""} {
+		if got, err := contentOf([]byte(answer)); err != nil || got != want {
+			t.Errorf("%s: %q, %v", answer, got, err)
+		}
+	}
+}

@@ -36,9 +36,9 @@ type asked struct {
 
 // answered is the line that it writes.
 type answered struct {
-	Accepted *bool  `json:"accepted"`
-	Verdict  string `json:"verdict"`
-	Error    string `json:"error"` // why there is no verdict
+	Accepted json.RawMessage `json:"accepted"`
+	Verdict  json.RawMessage `json:"verdict"` // text, or any other JSON
+	Error    string          `json:"error"`   // why there is no verdict
 }
 
 func (v *command) Verify(ctx context.Context, c *Completion) (Verdict, error) {
@@ -50,19 +50,32 @@ func (v *command) Verify(ctx context.Context, c *Completion) (Verdict, error) {
 	if err != nil {
 		return Verdict{}, fmt.Errorf("the verifier %w", err)
 	}
+	return verdictOf(answer)
+}
+
+func verdictOf(answer []byte) (Verdict, error) {
 	var a answered
-	err = json.Unmarshal(answer, &a)
+	err := json.Unmarshal(answer, &a)
+	said := visible.Quoted(visible.Cut(string(answer)))
+	wrongType := (*json.UnmarshalTypeError)(nil)
 	switch {
+	case errors.As(err, &wrongType):
+		return Verdict{}, fmt.Errorf("the verifier answered %s: it must be a JSON object, such as {\"accepted\": "+
+			"true}, and an \"error\" in it must be text", said)
 	case err != nil:
-		return Verdict{}, fmt.Errorf("the verifier answered %s, which is no JSON object of \"accepted\": %w",
-			visible.Quoted(visible.Cut(string(answer))), err)
+		return Verdict{}, fmt.Errorf("the verifier answered %s, which is no JSON object of \"accepted\": %w", said, err)
 	case a.Error != "":
 		return Verdict{}, errors.New("the verifier says: " + visible.Line(a.Error))
-	case a.Accepted == nil:
-		return Verdict{}, fmt.Errorf("the verifier answered %s, and \"accepted\" is missing there: true or false",
-			visible.Quoted(visible.Cut(string(answer))))
+	case a.Accepted == nil || string(a.Accepted) == "null":
+		return Verdict{}, fmt.Errorf("the verifier answered %s, and \"accepted\" is missing there: true or false", said)
+	case string(a.Accepted) != "true" && string(a.Accepted) != "false":
+		return Verdict{}, fmt.Errorf("the verifier answered %s, but \"accepted\" must be true or false", said)
 	}
-	return Verdict{*a.Accepted, a.Verdict}, nil
+	v := Verdict{Accepted: string(a.Accepted) == "true"}
+	if json.Unmarshal(a.Verdict, &v.Text) != nil { // no text: a number, or an object
+		v.Text = string(a.Verdict)
+	}
+	return v, nil
 }
 
 func questionOf(c *Completion) ([]byte, error) {

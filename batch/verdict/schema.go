@@ -19,6 +19,10 @@ type schema struct{ schema *jsonschema.Schema }
 type ownFiles struct{}
 
 func (ownFiles) Load(url string) (any, error) {
+	if strings.HasPrefix(url, "http://json-schema.org/") || strings.HasPrefix(url, "https://json-schema.org/") {
+		return nil, errors.New("its $schema is a version of JSON Schema that is not supported: give draft 4, 6, 7, " +
+			"2019-09 or 2020-12, or leave $schema out")
+	}
 	return nil, fmt.Errorf("it names another schema, %s; put that below $defs", url)
 }
 

@@ -213,3 +213,33 @@ func TestClosedJudgeTellsNothing(t *testing.T) {
 		}
 	})
 }
+
+// A verdict is text, and other JSON stands as it is. What accepts must be true or false.
+func TestAnswers(t *testing.T) {
+	for answer, want := range map[string]Verdict{
+		`{"accepted": true}`: {Accepted: true}, `{"accepted": false, "verdict": "no"}`: {Text: "no"},
+		`{"accepted": true, "verdict": 3.5}`:      {Accepted: true, Text: "3.5"},
+		`{"accepted": true, "verdict": {"a":[]}}`: {Accepted: true, Text: `{"a":[]}`},
+		`{"accepted": true, "verdict": null}`:     {Accepted: true},
+	} {
+		if got, err := verdictOf([]byte(answer)); err != nil || got != want {
+			t.Errorf("%s: %+v, %v", answer, got, err)
+		}
+	}
+	for answer, want := range map[string]string{
+		`{"accepted": 1}`: "must be true or false", `{"accepted": "true"}`: "must be true or false",
+		`{"accepted": null}`: "is missing there", `true`: "must be a JSON object", `[]`: "must be a JSON object",
+		`{"error": 5}`: "must be text", `yes`: "no JSON object",
+	} {
+		if _, err := verdictOf([]byte(answer)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", answer, err)
+		}
+	}
+	for version, want := range map[string]string{"http://json-schema.org/draft-03/schema#": "not supported",
+		"http://json-schema.org/draft-07/schema#": ""} {
+		_, err := newSchema(`{"$schema": "` + version + `", "type": "object"}`)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", version, err)
+		}
+	}
+}

@@ -132,7 +132,7 @@ def arguments(flags: Mapping[str, Flag]) -> list[str]:
         else:
             values = list(value)
             if any(isinstance(v, (Mapping, list, tuple)) for v in values):  # JSON, such as tools
-                values = [json.dumps(values, ensure_ascii=False)]
+                values = [_inputs.json_of(values)]
         args += [f"{flag}={text(name, v)}" for v in values if v is not None]
     return args
 
@@ -151,7 +151,7 @@ def text(name: str, value: object) -> str:
     if isinstance(value, os.PathLike):
         return str(os.fspath(value))
     if isinstance(value, Mapping):
-        return json.dumps(value, ensure_ascii=False)
+        return _inputs.json_of(value)
     if isinstance(value, numbers.Number):  # numpy's
         return str(value)
     raise TypeError(

@@ -168,6 +168,7 @@ def line_of(row: Row, at: int) -> str:
     """Returns a row as a line. Half a surrogate pair has no UTF-8: it stays an escape, for the row's own error."""
     row = as_row(row, at)
     try:
+        row = keyed(row)
         line = json.dumps(row, ensure_ascii=False, allow_nan=False, default=plain)
         try:
             line.encode()
@@ -192,6 +193,20 @@ def columns_of(rows: list[Mapping[str, Any]]) -> pa.Table | None:
             return None  # structs have members that some values lack, or none
         columns.append(column)
     return pa.table(dict(zip(names, columns)))
+
+
+def json_of(value: Any) -> str:
+    """Returns the JSON of a flag."""
+    return json.dumps(keyed(value), ensure_ascii=False, default=plain)
+
+
+def keyed(value: Any) -> Any:
+    """Returns a value whose dicts have no numbers of numpy as keys, which JSON refuses."""
+    if isinstance(value, Mapping):
+        return {plain(k) if hasattr(k, "tolist") else k: keyed(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [keyed(v) for v in value]
+    return value
 
 
 def plain(value: Any) -> Any:

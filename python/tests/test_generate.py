@@ -330,3 +330,13 @@ def test_find_sample(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) ->
     monkeypatch.setenv("QUIRE_SAMPLE", str(tmp_path / "none"))
     with pytest.raises(quire.QuireError, match="there is no such file"):
         quire.find_sample()
+
+
+def test_numbers_of_numpy() -> None:
+    np = pytest.importorskip("numpy")
+    bias = {np.int64(5): np.float32(-1.5), "6": np.int32(2)}
+    assert quire._generate.text("logit_bias", bias) == '{"5": -1.5, "6": 2}'
+    assert quire._generate.text("structured_outputs", {"choice": [{np.int8(1): np.bool_(True)}]}) == \
+        '{"choice": [{"1": true}]}'
+    assert quire._inputs.line_of({"prompt": "a", "logit_bias": bias}, 0) == \
+        '{"prompt": "a", "logit_bias": {"5": -1.5, "6": 2}}\n'

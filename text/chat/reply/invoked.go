@@ -9,6 +9,7 @@ import (
 // The marks of calls with an id, a list, or a block around all of them.
 const (
 	kimiStart, kimiEnd           = "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"
+	kimiOneStart, kimiOneEnd     = "<|tool_call_section_begin|>", "<|tool_call_section_end|>" // some write these
 	kimiCall, kimiArgs, kimiDone = "<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>"
 	graniteCall                  = "<|tool_call|>"
 	phiCalls                     = "functools"
@@ -36,6 +37,15 @@ func kimi(text string) (call ToolCall, rest string, ok bool) {
 		return call, "", false
 	}
 	return ToolCall{ID: id, Name: name, Arguments: raw}, tail[size:], true
+}
+
+// kimiSection parses a section of calls of Kimi K2, whose marks have one call or several in their names, as in vLLM.
+func kimiSection(text string, tools Tools) (calls []ToolCall, left string, size int) {
+	start, end := kimiStart, kimiEnd
+	if strings.HasPrefix(text, kimiOneStart) {
+		start, end = kimiOneStart, kimiOneEnd
+	}
+	return section(start, kimiCall, kimiDone, end, kimi)(text, tools)
 }
 
 // granite parses <|tool_call|>[{"name": ..., "arguments": {...}}], used by Granite 3.

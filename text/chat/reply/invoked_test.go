@@ -32,6 +32,8 @@ func TestInvokedCalls(t *testing.T) {
 			{"two", "I do.\n" + kimiStart + kimi("functions.add:0", add.Arguments) + kimi("functions.f:1", "{}") +
 				kimiEnd,
 				[]ToolCall{withID(add, "functions.add:0"), withID(none, "functions.f:1")}, "I do."},
+			{"marks of one", kimiOneStart + kimi("functions.f:0", "{}") + kimiOneEnd + "So.",
+				[]ToolCall{withID(none, "functions.f:0")}, "So."},
 			{"no section", kimi("functions.f:0", "{}"), nil, kimi("functions.f:0", "{}")},
 			{"no object", kimiStart + kimi("functions.f:0", "1") + kimiEnd, nil,
 				kimiStart + kimi("functions.f:0", "1") + kimiEnd},
@@ -79,8 +81,10 @@ func TestGraniteThinks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := f.Parse("Here is my thought process:\n\nHm.\n\nHere is my response:\n\nYes.", false, "")
-	if p.Reasoning != "Hm." || p.Text != "Yes." {
-		t.Errorf("%+v", p)
+	for _, is := range []string{"Here is", "Here's"} {
+		text := is + " my thought process:\n\nHm.\n\n" + is + " my response:\n\nYes."
+		if p := f.Parse(text, false, ""); p.Reasoning != "Hm." || p.Text != "Yes." {
+			t.Errorf("%s: %+v", is, p)
+		}
 	}
 }

@@ -9,15 +9,18 @@ import (
 type thinking struct {
 	names      []string // vLLM's names
 	start, end string
-	label      string // a first line of the reasoning that is not part of it
-	harmony    bool   // the format of harmony's messages
+	// alsoStart and alsoEnd are other words of the same marks.
+	alsoStart, alsoEnd string
+	label              string // a first line of the reasoning that is not part of it
+	harmony            bool   // the format of harmony's messages
 }
 
 var thinkings = []thinking{
 	{names: []string{"mistral"}, start: "[THINK]", end: "[/THINK]"},
 	{names: []string{"seed_oss"}, start: "<seed:think>", end: "</seed:think>"},
 	{names: []string{"gemma4"}, start: "<|channel>", end: "<channel|>", label: "thought"},
-	{names: []string{"granite"}, start: "Here is my thought process:", end: "Here is my response:"},
+	{names: []string{"granite"}, start: "Here is my thought process:", end: "Here is my response:",
+		alsoStart: "Here's my thought process:", alsoEnd: "Here's my response:"},
 	{names: []string{"qwen3", "deepseek_r1", "deepseek_v3", "deepseek_v4", "glm45", "kimi_k2", "olmo3"},
 		start: "<think>", end: "</think>"},
 	{names: []string{"openai_gptoss"}, start: channelMark + "analysis" + bodyMark, end: messageEnd, harmony: true},
@@ -53,11 +56,20 @@ func (t *thinking) split(text string, open bool) (reasoning, rest string, still 
 		reasoning, rest = splitHarmony(text, open)
 		return reasoning, rest, false
 	}
-	body, started := strings.CutPrefix(strings.TrimLeft(text, " \n"), t.start)
+	trimmed, end := strings.TrimLeft(text, " \n"), t.end
+	body, started := strings.CutPrefix(trimmed, t.start)
+	if !started && t.alsoStart != "" {
+		body, started = strings.CutPrefix(trimmed, t.alsoStart)
+	}
 	if !started {
 		body = text
 	}
-	reasoning, rest, ended := strings.Cut(body, t.end)
+	if t.alsoEnd != "" {
+		if _, mark := first(body, []string{t.end, t.alsoEnd}); mark != "" {
+			end = mark
+		}
+	}
+	reasoning, rest, ended := strings.Cut(body, end)
 	if !started && !open && (!ended || strings.Contains(reasoning, t.start)) {
 		return "", text, false
 	}

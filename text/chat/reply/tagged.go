@@ -30,7 +30,7 @@ func functionBetween(start, end string) func(string, Tools) ([]ToolCall, string,
 func function(text, end string, tools Tools) (call ToolCall, rest string, ok bool) {
 	text, ok = strings.CutPrefix(strings.TrimLeft(text, blank), functionStart)
 	name, text, named := strings.Cut(text, ">")
-	if !ok || !named || name == "" || strings.ContainsAny(name, "<\n") {
+	if name = strings.TrimSpace(name); !ok || !named || name == "" || strings.ContainsAny(name, "<\n") {
 		return call, "", false
 	}
 	a := arguments{params: tools.parametersOf(name)}
@@ -38,6 +38,9 @@ func function(text, end string, tools Tools) (call ToolCall, rest string, ok boo
 		text = strings.TrimLeft(text, blank)
 		if rest, ok = strings.CutPrefix(text, functionEnd); ok {
 			return ToolCall{Name: name, Arguments: a.object()}, rest, true
+		}
+		if strings.HasPrefix(text, end) { // </function> is missing
+			return ToolCall{Name: name, Arguments: a.object()}, text, true
 		}
 		text, ok = strings.CutPrefix(text, parameterStart)
 		key, tail, named := strings.Cut(text, ">")

@@ -242,3 +242,25 @@ func testRequiredTexts(t *testing.T, f *Forms, parts string, tools Tools, parame
 		t.Errorf("no text of %s is taken", parameters)
 	}
 }
+
+// Blank space around a name, and a missing </function> before the end of the call, lose no call.
+func TestLooseFunctions(t *testing.T) {
+	for parser, marks := range map[string][2]string{"qwen3_coder": {callStart, callEnd},
+		"seed_oss": {seedStart, seedEnd}} {
+		f, err := New(None, parser, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for text, want := range map[string]string{
+			"<function=f >\n<parameter=integer >\n7\n</parameter>\n</function>\n": `{"integer": 7}`,
+			"<function=f>\n<parameter=integer>\n7\n</parameter>\n":                `{"integer": 7}`,
+			"<function=f>\n": "{}",
+		} {
+			p := f.Parse(marks[0]+text+marks[1]+" So.", false, typedTools)
+			if len(p.ToolCalls) != 1 || p.ToolCalls[0].Name != "f" || p.ToolCalls[0].Arguments != want ||
+				strings.TrimSpace(p.Text) != "So." {
+				t.Errorf("%s: %q is %+v", parser, text, p)
+			}
+		}
+	}
+}
